@@ -1,0 +1,115 @@
+"""What can go wrong, and in which words.
+
+Every exception this library raises on purpose is a `RecsysEmbError` and also the built-in exception that a
+caller would expect, so ``except ValueError`` keeps working::
+
+    RecsysEmbError
+    ├── SchemaError (ValueError)                 declarations that contradict each other
+    ├── DataError (ValueError)                   a source that cannot be used as it is
+    │   ├── ColumnError                          a column is missing or there twice
+    │   ├── EmptySourceError                     no rows where some are needed
+    │   ├── KeyTypeError (TypeError)             a key of another type than the vocabulary's
+    │   └── UnknownValueError                    a value that the feature refuses to take as unknown
+    ├── IndexRangeError (IndexError)             an index outside its table
+    ├── FitError (ValueError)                    a training run that cannot start or did not converge
+    ├── NotFittedError (sklearn's NotFittedError)
+    ├── ArtifactError (ValueError)               a folder that is not a whole, readable artifact
+    └── MissingDependencyError (ImportError)     an optional extra that is not installed
+
+Messages read «where: expected X, got Y. Remedy.»; at most five values are listed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import sklearn.exceptions
+
+LISTED = 5
+
+
+class RecsysEmbError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class SchemaError(RecsysEmbError, ValueError):
+    """Declarations that contradict each other."""
+
+
+class DataError(RecsysEmbError, ValueError):
+    """A source that cannot be used as it is."""
+
+
+class ColumnError(DataError):
+    """A column is missing or there twice."""
+
+
+class EmptySourceError(DataError):
+    """No rows where some are needed."""
+
+
+class KeyTypeError(DataError, TypeError):
+    """A key of another type than the vocabulary's."""
+
+
+class UnknownValueError(DataError):
+    """A value that the feature refuses to take as unknown."""
+
+
+class IndexRangeError(RecsysEmbError, IndexError):
+    """An index outside its table."""
+
+
+class FitError(RecsysEmbError, ValueError):
+    """A training run that cannot start or did not converge."""
+
+
+class NotFittedError(RecsysEmbError, sklearn.exceptions.NotFittedError):
+    """Used before ``fit``."""
+
+
+class ArtifactError(RecsysEmbError, ValueError):
+    """A folder that is not a whole, readable artifact."""
+
+
+class MissingDependencyError(RecsysEmbError, ImportError):
+    """An optional extra that is not installed."""
+
+
+class RepeatedPairsWarning(UserWarning):
+    """A user-item pair stands in both parts of a split."""
+
+
+def listed(values: Iterable[object]) -> str:
+    """Name at most five values, and count the rest.
+
+    >>> listed(["a", "b"])
+    "'a', 'b'"
+    >>> listed(range(8))
+    '0, 1, 2, 3, 4 and 3 more'
+    """
+    shown = list(values)
+    text = ", ".join(repr(value) for value in shown[:LISTED])
+    return f"{text} and {len(shown) - LISTED} more" if len(shown) > LISTED else text
+
+
+def counted(count: int, noun: str) -> str:
+    """Count a noun.
+
+    >>> counted(1, "row"), counted(3, "row")
+    ('1 row', '3 rows')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def did_you_mean(name: str, candidates: Sequence[str]) -> str:
+    """Suggest the nearest of ``candidates``, as a sentence with a leading space, or nothing.
+
+    >>> did_you_mean("movie_id", ["user_id", "movieid"])
+    " Did you mean 'movieid'?"
+    >>> did_you_mean("movie_id", ["colour"])
+    ''
+    """
+    nearest = difflib.get_close_matches(name, candidates, n=1)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""
