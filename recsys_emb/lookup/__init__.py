@@ -1,0 +1,1 @@
+"""Interchangeable lookups: an index picks a vector."""

@@ -1,0 +1,226 @@
+"""`MatrixFactorization`: biases, and a dot product of two sums of lookups."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from recsys_emb.encoding.batch import Batch
+from recsys_emb.errors import FitError, SchemaError
+from recsys_emb.lookup.feature_embedding import FeatureEmbedding
+from recsys_emb.lookup.growth import Optimizers
+from recsys_emb.lookup.tables import TableSizes
+from recsys_emb.schema.columns import Feature, History, MultiCategorical, Position
+from recsys_emb.schema.schema import Schema
+
+
+class LinearTable(NamedTuple):
+    """A feature's rows as plain matrices over the parameters' own memory.
+
+    Parameters
+    ----------
+    name
+        The feature.
+    vectors
+        ``(V, D)``, or None where the feature has a bias alone. A one-hot projection's is a transposed view.
+    biases
+        ``(V, 1)``.
+    """
+
+    name: str
+    vectors: Tensor | None
+    biases: Tensor
+
+
+class MatrixFactorization(nn.Module):
+    """score = μ + Σ biases + ⟨Σ user-side vectors, Σ item-side vectors⟩.
+
+    Each side is a sum of lookups, as BERT's input is: the user's row plus the rows of its features and of the
+    context; the item's row plus its features' plus the position's. `Numeric` features weigh their two rows,
+    `MultiCategorical` ones pool theirs. With a user and an item alone this is biased matrix factorization.
+
+    Parameters
+    ----------
+    encoder
+        A fitted `FeatureEncoder`, or anything with its ``schema`` and ``num_embeddings(name)``.
+    embedding_dim
+        D; the schema's unless given.
+    init_std
+        Vectors of real values start as N(0, init_std); biases and reserved rows at zero.
+    seed
+        A table is a function of the seed and its feature's name.
+    sparse
+        Gradients as sparse tensors of the touched rows.
+
+    Attributes
+    ----------
+    vectors : FeatureEmbedding
+        Width D; without ``Position(vector=False)``.
+    biases : FeatureEmbedding
+        Width 1, for every feature.
+    offset, scale : torch.Tensor
+        0-dim buffers: what a score of 0 and a step of 1 are in units of the label.
+
+    Raises
+    ------
+    SchemaError
+        When a side has no feature, or a list is declared with ``pooling="none"``.
+
+    References
+    ----------
+    Koren, Y., Bell, R. and Volinsky, C. "Matrix factorization techniques for recommender systems." Computer 42, 2009.
+    Rendle, S. "Factorization machines." ICDM 2010 (sums of feature vectors).
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from recsys_emb.schema.columns import Categorical
+    >>> schema = Schema(user=Categorical("user_id"), item=Categorical("item_id"), embedding_dim=8)
+    >>> model = MatrixFactorization(SimpleNamespace(schema=schema, num_embeddings=lambda name: 10))
+    >>> model(Batch({"user_id": torch.tensor([3, 4, 0]), "item_id": torch.tensor([9, 1, 9])})).shape
+    torch.Size([3])
+    """
+
+    offset: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        encoder: TableSizes,
+        *,
+        embedding_dim: int | None = None,
+        init_std: float = 0.01,
+        seed: int = 0,
+        sparse: bool = False,
+    ) -> None:
+        super().__init__()
+        _check(encoder.schema)
+        self.schema: Schema = encoder.schema
+        self.user_names = _names(self.schema.user_side)
+        self.item_names = _names(self.schema.item_side)
+        with_vector = [name for name in (*self.user_names, *self.item_names) if _has_vector(self.schema[name])]
+        self.vectors = FeatureEmbedding(
+            encoder, embedding_dim=embedding_dim, features=with_vector, init_std=init_std, seed=seed, sparse=sparse
+        )
+        self.biases = FeatureEmbedding(encoder, embedding_dim=1, init_std=0.0, seed=seed, sparse=sparse)
+        self.register_buffer("offset", torch.zeros(()))
+        self.register_buffer("scale", torch.ones(()))
+
+    def raw(self, batch: Batch) -> Tensor:
+        """Score in standard units, in which solvers learn: ``(B,)``."""
+        users, user_biases = self.side(batch, self.user_names)
+        items, item_biases = self.side(batch, self.item_names)
+        return user_biases + item_biases + (users * items).sum(-1)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Score in units of the label: ``(B,)``, the sum of `terms` in their order."""
+        return functools.reduce(torch.add, self.terms(batch).values())
+
+    def side(self, batch: Batch, names: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Sum the lookups of some features, in standard units: vectors ``(B, D)`` and biases ``(B,)``.
+
+        Features without a vector add a bias alone; no features at all add zeros.
+        """
+        biases = [self._bias(name, batch) for name in names] or [self.scale.new_zeros(len(batch))]
+        return self._vector(names, batch), functools.reduce(torch.add, biases)
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """Explain scores: ``"offset"``, ``"bias:<name>"`` of every feature, ``"interaction"``; each ``(B,)``.
+
+        In units of the label; added up in this order they are `forward`, bit for bit.
+        """
+        users, items = self._vector(self.user_names, batch), self._vector(self.item_names, batch)
+        biases = {f"bias:{name}": self.scale * self._bias(name, batch) for name in self.biases.names}
+        interaction = self.scale * (users * items).sum(-1)
+        return {"offset": self.offset.expand_as(interaction), **biases, "interaction": interaction}
+
+    def reset_parameters(self, *, init_std: float, seed: int) -> None:
+        """Draw vectors as at birth and set biases to zero; `offset` and `scale` stay."""
+        self.vectors.reset_parameters(init_std=init_std, seed=seed)
+        self.biases.reset_parameters(init_std=0.0, seed=seed)
+
+    def set_units(self, offset: float, scale: float) -> None:
+        """State the label's units: ``forward`` is ``offset + scale * raw``."""
+        self.offset.fill_(offset)
+        self.scale.fill_(scale)
+
+    def grow(self, encoder: TableSizes, optimizer: Optimizers = None) -> None:
+        """Follow an encoder that ``partial_fit`` extended: new rows at the end, all else bit for bit.
+
+        Old rows, their gradients, their optimizer state and hence the scores of old values stay bit for bit. New
+        vectors are drawn as at birth (see `FeatureEmbedding.grow`); new biases are zero.
+
+        Raises
+        ------
+        SchemaError, FitError
+            When the encoder does not extend the one that sized the tables.
+        """
+        self.vectors.grow(encoder, optimizer)
+        self.biases.grow(encoder, optimizer)
+
+    def why_not_linear(self) -> str | None:
+        """Say why a score is not a dot product of weighted sums of table rows; None when it is."""
+        for name in self.biases.names:
+            feature = self.schema[name]
+            if isinstance(feature, MultiCategorical) and feature.pooling == "max":
+                return f"feature {name!r} pools by 'max', which is no weighted sum"
+            for table in [embed.lookup(name) for embed in (self.vectors, self.biases) if name in embed.names]:
+                if table.storage() is None:
+                    return f"feature {name!r} reads a {type(table).__name__}, which holds no row per index"
+                if not all(parameter.requires_grad for parameter in table.parameters()):
+                    return f"feature {name!r} reads frozen vectors, which must not move"
+        return None
+
+    def linear_tables(self) -> list[LinearTable]:
+        """Give the rows of every feature, user side first, as views: writing to one trains the model.
+
+        Features that share a table share memory. A list weighs its rows as `pooled_weights` says, a number its two
+        rows by value and missing indicator.
+
+        Raises
+        ------
+        FitError
+            When `why_not_linear` has a reason.
+        """
+        reason = self.why_not_linear()
+        if reason is not None:
+            raise FitError(
+                f"MatrixFactorization: expected a table behind every feature, but {reason}. Train with Minibatch()."
+            )
+        vectors = {name: self.vectors.lookup(name).storage() for name in self.vectors.names}
+        biases = {name: self.biases.lookup(name).storage() for name in self.biases.names}
+        return [LinearTable(name, vectors.get(name), rows) for name, rows in biases.items() if rows is not None]
+
+    def _vector(self, names: Sequence[str], batch: Batch) -> Tensor:
+        vectors = [self.vectors.vectors_of(name, batch) for name in names if name in self.vectors.names]
+        return functools.reduce(torch.add, vectors or [self.scale.new_zeros(len(batch), self.vectors.embedding_dim)])
+
+    def _bias(self, name: str, batch: Batch) -> Tensor:
+        return self.biases.vectors_of(name, batch)[:, 0]
+
+
+def _check(schema: Schema) -> None:
+    for side, features in (("user", schema.user_side), ("item", schema.item_side)):
+        if not _names(features):
+            raise SchemaError(
+                f"MatrixFactorization: expected a feature on the {side} side, got none. "
+                f"Declare {side}=Categorical(...)."
+            )
+    for feature in schema.features:
+        if isinstance(feature, MultiCategorical) and feature.pooling == "none":
+            raise SchemaError(
+                f"MatrixFactorization: expected one vector per row, got pooling='none' of {feature.name!r}. "
+                "Pool it by 'mean', 'sum', 'sqrtn' or 'max'."
+            )
+
+
+def _names(features: Sequence[Feature]) -> tuple[str, ...]:
+    return tuple(feature.name for feature in features if not isinstance(feature, History))
+
+
+def _has_vector(feature: Feature) -> bool:
+    return not isinstance(feature, Position) or feature.vector
