@@ -1,0 +1,1 @@
+"""Fit a scorer: objectives, row-sparse optimizers, negatives, two solvers, one loop."""

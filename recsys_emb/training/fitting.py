@@ -1,0 +1,249 @@
+"""`train`: the loop around a solver. Starts a model, stops it in time, and says what happened."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from recsys_emb.encoding.batch import Batch
+from recsys_emb.errors import FitError, counted
+from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.training.history import Epoch, FitHistory, best_of
+from recsys_emb.training.judge import Judge
+from recsys_emb.training.objective import EarlyStopping, Objective
+from recsys_emb.training.rows import forget_absent, learnable
+
+__all__ = ["EarlyStopping", "Epoch", "FitHistory", "Run", "Solver", "train"]
+
+
+class Run(Protocol):
+    """A started solver."""
+
+    learning_rate: float
+
+    def epoch(self) -> float:
+        """Learn all rows once and give the mean loss; the model's tensors are then up to date."""
+
+
+class Solver(Protocol):
+    """A way to train a model."""
+
+    def why_not(self, model: MatrixFactorization, objective: Objective) -> str | None:
+        """Say why this solver cannot train the model, as a clause; None when it can."""
+
+    def start(self, model: MatrixFactorization, batch: Batch, objective: Objective, *, seed: int) -> Run:
+        """Prepare a run over training rows."""
+
+
+def train(
+    model: MatrixFactorization,
+    batch: Batch,
+    objective: Objective,
+    solver: Solver,
+    *,
+    epochs: int | None = None,
+    early_stopping: EarlyStopping | None = None,
+    validation: Batch | None = None,
+    fresh: bool = True,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> FitHistory:
+    """Train a model in place.
+
+    With ``validation`` the model keeps its best weights on these rows. Without, early stopping holds a share of the
+    rows out, finds the best number of epochs, and trains once more from the start on all rows for as many.
+
+    Parameters
+    ----------
+    model
+        Trained in place.
+    batch
+        The training rows.
+    objective, solver
+        What to minimise, and how.
+    epochs
+        Passes over the rows, at most; the objective's default unless given. Given without ``validation`` and
+        ``early_stopping``: exactly as many.
+    early_stopping
+        When to stop; the objective's default unless given.
+    validation
+        Rows to stop and to choose weights by.
+    fresh
+        True draws the model anew with the objective's standard deviation, learns the label's units, and sets rows
+        that do not occur to zero. False continues from the weights and units that the model has.
+    seed
+        Of everything: first weights, held-out rows, order, negatives.
+    progress
+        True shows a bar on stderr, False does not, None does on a terminal.
+
+    Raises
+    ------
+    EmptySourceError
+        When there are no rows, or none that the objective can learn.
+    DataError
+        When a label or a weight cannot be learned; the message names the column and the number of rows.
+    FitError
+        When the solver cannot train the model, or the run diverges.
+
+    Notes
+    -----
+    An interrupt from the keyboard ends the run with a warning; the model keeps the weights that it has then. Where
+    too few rows would be held out, the run takes ``early_stopping.min_epochs`` epochs.
+    """
+    started = time.perf_counter()
+    reason = solver.why_not(model, objective)
+    if reason is not None:
+        raise FitError(f"{type(solver).__name__}: expected a model that it can train, but {reason}.")
+    schedule = _Schedule.of(objective, epochs, early_stopping, watched=validation is not None)
+    rows = learnable(batch, model.schema, objective)
+    watched = None if validation is None else learnable(validation, model.schema, objective)
+    training = _Training(model, objective, solver, schedule, seed=seed, fresh=fresh, hidden=_hidden(progress))
+    history = FitHistory()
+    try:
+        training.fill(history, rows, watched)
+    except KeyboardInterrupt:
+        history.interrupted = True
+        history.best_epoch = history.best_epoch or len(history.epochs)
+        warnings.warn(
+            f"train: interrupted after {counted(len(history.epochs) + len(history.refit), 'epoch')}. "
+            "The model keeps the weights that it has.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    history.seconds = time.perf_counter() - started
+    return history
+
+
+def _hidden(progress: bool | None) -> bool | None:
+    """Give tqdm's ``disable``, for which None is a terminal's choice."""
+    return None if progress is None else not progress
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """How long to train."""
+
+    epochs: int
+    stopping: EarlyStopping | None
+
+    @classmethod
+    def of(
+        cls, objective: Objective, epochs: int | None, stopping: EarlyStopping | None, *, watched: bool
+    ) -> _Schedule:
+        if epochs is not None and epochs < 1:
+            raise FitError(f"train: expected epochs of at least 1, got {epochs!r}. An epoch is a pass over the rows.")
+        default = objective.defaults.early_stopping
+        if watched:
+            default = default or EarlyStopping()
+        elif epochs is not None:
+            default = None
+        return cls(objective.defaults.epochs if epochs is None else epochs, stopping or default)
+
+    def held_out(self, num_rows: int) -> int:
+        """Rows to hold out for the search."""
+        return 0 if self.stopping is None else round(self.stopping.fraction * num_rows)
+
+    def is_over(self, lines: Sequence[Epoch]) -> bool:
+        """Whether the last epochs brought nothing."""
+        if self.stopping is None or not lines or lines[-1].validation is None:
+            return False
+        patient = lines[-1].epoch - best_of(lines) < self.stopping.patience
+        return lines[-1].epoch >= self.stopping.min_epochs and not patient
+
+
+class _Training:
+    """Runs of one solver on one model."""
+
+    def __init__(
+        self,
+        model: MatrixFactorization,
+        objective: Objective,
+        solver: Solver,
+        schedule: _Schedule,
+        *,
+        seed: int,
+        fresh: bool,
+        hidden: bool | None,
+    ) -> None:
+        self._model, self._objective, self._solver, self._schedule = model, objective, solver, schedule
+        self._seed, self._fresh, self._hidden = seed, fresh, hidden
+
+    def fill(self, history: FitHistory, rows: Batch, validation: Batch | None) -> None:
+        """Train as the schedule says, and note every epoch down."""
+        held_out = self._schedule.held_out(len(rows))
+        if validation is not None:
+            self._keep_best(history, rows, validation)
+        elif held_out:
+            self._search(history, rows, held_out)
+        else:
+            stopping, epochs = self._schedule.stopping, self._schedule.epochs
+            # Too few rows to hold any out: the least that a search would run.
+            history.best_epoch = epochs if stopping is None else min(epochs, stopping.min_epochs)
+            history.epochs.extend(self._epochs(rows, history.best_epoch))
+
+    def _keep_best(self, history: FitHistory, rows: Batch, validation: Batch) -> None:
+        weights: dict[str, Tensor] = {}
+        try:
+            for line in self._epochs(rows, self._schedule.epochs, validation):
+                history.epochs.append(line)
+                if best_of(history.epochs) == line.epoch:
+                    history.best_epoch, weights = line.epoch, copy.deepcopy(self._model.state_dict())
+        finally:
+            if weights:
+                self._model.load_state_dict(weights)
+
+    def _search(self, history: FitHistory, rows: Batch, held_out: int) -> None:
+        """Find the best number of epochs on held-out rows; train on all, from the same start, for as many."""
+        start = {} if self._fresh else copy.deepcopy(self._model.state_dict())
+        order = torch.from_numpy(np.random.default_rng([self._seed, len(rows)]).permutation(len(rows)))
+        apart, kept = rows.select(order[:held_out]), rows.select(order[held_out:])
+        for line in self._epochs(kept, self._schedule.epochs, apart):
+            history.epochs.append(line)
+        history.best_epoch = best_of(history.epochs)
+        if start:
+            self._model.load_state_dict(start)
+        for line in self._epochs(rows, history.best_epoch):
+            history.refit.append(line)
+
+    def _epochs(self, rows: Batch, limit: int, validation: Batch | None = None) -> Iterator[Epoch]:
+        """Begin, and give one line per epoch until the limit or the schedule's end."""
+        self._begin(rows)
+        run = self._solver.start(self._model, rows, self._objective, seed=self._seed)
+        judge = None
+        if validation is not None:
+            judge = Judge(self._model, self._objective, rows, validation, seed=self._seed)
+        lines: list[Epoch] = []
+        with tqdm(total=limit, desc="train", unit="epoch", disable=self._hidden) as bar:
+            while len(lines) < limit and not self._schedule.is_over(lines):
+                line = Epoch(len(lines) + 1, run.epoch(), None if judge is None else judge())
+                figures = [line.train_loss, 0.0 if line.validation is None else line.validation]
+                self._check(all(map(math.isfinite, figures)), line, run)
+                lines.append(line)
+                bar.set_postfix(loss=line.train_loss, validation=line.validation, refresh=False)
+                bar.update()
+                yield line
+        self._check(all(bool(one.isfinite().all()) for one in self._model.parameters()), lines[-1], run)
+
+    def _begin(self, rows: Batch) -> None:
+        if self._fresh:
+            self._model.reset_parameters(init_std=self._objective.defaults.init_std, seed=self._seed)
+            self._model.set_units(*self._objective.units(rows.label, rows.weight))
+            forget_absent(self._model.vectors, rows)
+
+    def _check(self, is_finite: bool, line: Epoch, run: Run) -> None:
+        if not is_finite:
+            raise FitError(
+                f"{type(self._solver).__name__}: expected finite weights and losses, got a loss of "
+                f"{line.train_loss!r} in epoch {line.epoch}. The run diverged; use a learning_rate below "
+                f"{run.learning_rate!r}."
+            )

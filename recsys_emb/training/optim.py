@@ -1,0 +1,208 @@
+"""Optimizers whose cost follows the touched rows: a row without gradient keeps its weights and its state.
+
+Both take sparse gradients (`torch.nn.Embedding` with ``sparse=True``, `CategoryEmbedding` alike) and dense ones, on any
+device. A row is one entry along the first dimension; it is touched when its gradient is not all zero. Gradients of a
+row that was looked up several times are added before anything else. There is no weight decay: decay that moves rows
+outside the batch costs O(V), and decay of the touched rows alone is L2 per occurrence, which belongs into the loss.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from recsys_emb.errors import FitError
+
+Parameters: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+
+
+class _Touched(NamedTuple):
+    """The rows that a gradient names, and which of them it moves."""
+
+    rows: Tensor | None  # int64 (R,), None for all
+    gradient: Tensor  # (R, D)
+    moved: Tensor  # bool (R, 1)
+
+    def of(self, state: Tensor) -> Tensor:
+        """Read these rows of a state tensor."""
+        return state if self.rows is None else state[self.rows]
+
+    def write(self, state: Tensor, new: Tensor, old: Tensor) -> None:
+        """Write the moved ones of these rows back."""
+        chosen = torch.where(self.moved.view(-1, *[1] * (new.ndim - 1)), new, old)
+        if self.rows is None:
+            state.copy_(chosen)
+        else:
+            state.index_copy_(0, self.rows, chosen)
+
+
+class _RowOptimizer(Optimizer):
+    """The loop over parameters; subclasses say how one parameter's touched rows move."""
+
+    def __init__(self, params: Parameters, *, weight_decay: float, **defaults: float | tuple[float, float]) -> None:
+        if weight_decay:
+            raise FitError(
+                f"{type(self).__name__}: expected weight_decay=0, got {weight_decay!r}. "
+                "Rows outside the batch must not move; use L2 per occurrence, Minibatch(l2=...)."
+            )
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Move the touched rows of all parameters once."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and parameter.numel():
+                    self._move(parameter, _touched(parameter.grad), group)
+        return loss
+
+    @abstractmethod
+    def _move(self, parameter: Tensor, touched: _Touched, group: dict[str, Any]) -> None:
+        """Move the touched rows of one parameter."""
+
+
+class RowWiseAdagrad(_RowOptimizer):
+    """Adagrad with one accumulator per row: V numbers of state instead of V·D.
+
+    With g the added-up gradient of a touched row::
+
+        s ← s + mean(g²)
+        w ← w − lr · g / (√s + eps)
+
+    Parameters
+    ----------
+    params
+        As for any `torch.optim.Optimizer`.
+    lr
+        Length of a row's first step, as root mean square over its entries.
+    eps
+        Keeps a row without any history from dividing by zero.
+    initial_accumulator_value
+        s at the start.
+    weight_decay
+        Must be 0; see above.
+
+    References
+    ----------
+    Duchi, J., Hazan, E. and Singer, Y. "Adaptive subgradient methods." JMLR 12, 2011; one accumulator per row as in
+    FBGEMM's table-batched embeddings (Khudia et al., 2021).
+
+    Examples
+    --------
+    >>> table = torch.nn.Parameter(torch.zeros(3, 2))
+    >>> optimizer = RowWiseAdagrad([table], lr=0.1)
+    >>> table[[1, 1]].sum().backward()
+    >>> optimizer.step()
+    >>> table.data
+    tensor([[ 0.0000,  0.0000],
+            [-0.1000, -0.1000],
+            [ 0.0000,  0.0000]])
+    """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 0.02,
+        *,
+        eps: float = 1e-8,
+        initial_accumulator_value: float = 0.0,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(
+            params, weight_decay=weight_decay, lr=lr, eps=eps, initial_accumulator_value=initial_accumulator_value
+        )
+
+    def _move(self, parameter: Tensor, touched: _Touched, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        if "sum" not in state:
+            state["sum"] = parameter.new_full((len(parameter),), group["initial_accumulator_value"])
+        old = touched.of(state["sum"])
+        new = old + touched.gradient.square().mean(1)
+        touched.write(state["sum"], new, old)
+        weights = _rows(parameter)
+        before = touched.of(weights)
+        step = touched.gradient / (new.sqrt() + group["eps"]).unsqueeze(1)
+        touched.write(weights, before - group["lr"] * step, before)
+
+
+class LazyAdam(_RowOptimizer):
+    """Adam that moves, and decays the moments of, touched rows only.
+
+    With g the added-up gradient of a touched row, and t the number of steps of the optimizer (not of the row), as in
+    `torch.optim.SparseAdam`::
+
+        m ← β₁ m + (1 − β₁) g          v ← β₂ v + (1 − β₂) g²
+        w ← w − lr · (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + eps)
+
+    Where every row is touched in every step this is Adam (Kingma & Ba, 2015).
+
+    Parameters
+    ----------
+    params
+        As for any `torch.optim.Optimizer`.
+    lr
+        Learning rate.
+    betas
+        Decay of the two moments, β₁ and β₂.
+    eps
+        Keeps the step finite.
+    weight_decay
+        Must be 0; see above.
+
+    Examples
+    --------
+    >>> table = torch.nn.Parameter(torch.zeros(3, 1))
+    >>> optimizer = LazyAdam([table], lr=0.1)
+    >>> table[[2]].sum().backward()
+    >>> optimizer.step()
+    >>> table.data.T
+    tensor([[ 0.0000,  0.0000, -0.1000]])
+    """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 0.001,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, weight_decay=weight_decay, lr=lr, betas=betas, eps=eps)
+
+    def _move(self, parameter: Tensor, touched: _Touched, group: dict[str, Any]) -> None:
+        state, weights = self.state[parameter], _rows(parameter)
+        if not state:
+            state |= {"step": 0, "exp_avg": torch.zeros_like(weights), "exp_avg_sq": torch.zeros_like(weights)}
+        state["step"] += 1
+        (first, second), step = cast("tuple[float, float]", group["betas"]), state["step"]
+        before, mean, square = (touched.of(of) for of in (weights, state["exp_avg"], state["exp_avg_sq"]))
+        new_mean = mean + (touched.gradient - mean) * (1 - first)
+        new_square = square + (touched.gradient.square() - square) * (1 - second)
+        touched.write(state["exp_avg"], new_mean, mean)
+        touched.write(state["exp_avg_sq"], new_square, square)
+        spread = (new_square / (1 - second**step)).sqrt() + group["eps"]
+        touched.write(weights, before - group["lr"] / (1 - first**step) * new_mean / spread, before)
+
+
+def _rows(values: Tensor) -> Tensor:
+    """View as ``(V, D)``, or as ``(1, 1)`` for a scalar; writing to it writes to ``values``."""
+    return values.view(len(values), -1) if values.ndim else values.view(1, 1)
+
+
+def _touched(gradient: Tensor) -> _Touched:
+    rows = None
+    if gradient.is_sparse:
+        gradient = gradient.coalesce()
+        rows, gradient = gradient.indices()[0], gradient.values()
+    values = gradient.reshape(len(gradient), -1) if gradient.ndim else gradient.reshape(1, 1)
+    return _Touched(rows, values, (values != 0).any(1, keepdim=True))

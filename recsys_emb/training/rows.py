@@ -1,0 +1,121 @@
+"""Training rows made ready: checked, positives chosen, pooling weights worked out, unknown rows made to occur."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recsys_emb.encoding.batch import UNKNOWN_INDEX, Batch, Column, Jagged
+from recsys_emb.errors import DataError, EmptySourceError, counted
+from recsys_emb.lookup.base import IndexLookup, check_indices
+from recsys_emb.lookup.feature_embedding import FeatureEmbedding
+from recsys_emb.lookup.pooling import pooled_weights
+from recsys_emb.schema.columns import Categorical, Keyed, MultiCategorical
+from recsys_emb.schema.schema import Schema
+from recsys_emb.training.objective import Objective
+
+
+def learnable(batch: Batch, schema: Schema, objective: Objective) -> Batch:
+    """Check rows before the first step; keep those that the objective learns.
+
+    A ranking objective learns the rows whose label is above 0, or all rows where there is no label.
+
+    Raises
+    ------
+    EmptySourceError
+        When there are no rows, or no positives.
+    DataError
+        When a label, a weight or a number cannot be learned; the message names the column and counts the rows.
+    """
+    if not len(batch):
+        raise EmptySourceError("train: expected at least one row, got 0 rows. There is nothing to learn.")
+    column = schema.label or "label"
+    objective.check(batch.label, column)
+    _check_numbers(batch, schema)
+    if objective.contrast is None or batch.label is None:
+        return batch
+    positives = (batch.label > 0).nonzero()[:, 0]
+    if not len(positives):
+        raise EmptySourceError(
+            f"{column}: expected a label above 0, which marks what to rank first, got none in "
+            f"{counted(len(batch), 'row')}. Learn the label with SquaredError() or Logistic()."
+        )
+    return batch.select(positives)
+
+
+def _check_numbers(batch: Batch, schema: Schema) -> None:
+    numbers = {name: column for name, column in batch.columns.items() if isinstance(column, Tensor)}
+    for name, column in numbers.items():
+        wrong = int((~column.isfinite()).flatten(1).any(1).sum()) if column.is_floating_point() else 0
+        if wrong:
+            raise DataError(
+                f"{name}: expected finite numbers, got NaN or infinity in {counted(wrong, 'row')}. "
+                "Encode the column as Numeric, which marks missing values."
+            )
+    if batch.weight is None:
+        return
+    name = schema.weight or "weight"
+    wrong = int((~(batch.weight.isfinite() & (batch.weight >= 0))).sum())
+    if wrong:
+        raise DataError(
+            f"{name}: expected finite weights of at least 0, got others in {counted(wrong, 'row')}. "
+            "Drop or repair these rows."
+        )
+    if not float(batch.weight.sum()):
+        raise EmptySourceError(f"{name}: expected a weight above 0, got none in {counted(len(batch), 'row')}.")
+
+
+def check_ranges(batch: Batch, tables: FeatureEmbedding) -> None:
+    """Refuse indices outside their tables, once for a whole run: kernels and pooled lookups do not look again."""
+    for name in tables.names:
+        column, size = batch[name], tables.lookup(name).num_embeddings
+        indices = column.values if isinstance(column, Jagged) else column
+        if not indices.is_floating_point() and batch.limits.get(name, size + 1) > size:
+            check_indices(indices, size, name)
+
+
+def with_pooling_weights(batch: Batch, schema: Schema) -> Batch:
+    """Work out the pooling of lists once for a whole run: lists get their weights and at least one entry each."""
+    lists = {
+        feature.name: pooled_weights(batch.lists(feature.name), feature.pooling)
+        for feature in schema.features
+        if isinstance(feature, MultiCategorical) and feature.name in batch
+    }
+    return batch.replacing(lists)
+
+
+def with_unknown(batch: Batch, schema: Schema, *, seed: int) -> Batch:
+    """Apply ``unknown_dropout``: a share of each feature's occurrences, chosen once for a whole run, is unknown."""
+    routed = {
+        feature.name: _with_unknown(batch[feature.name], feature, np.random.default_rng([seed, place]))
+        for place, feature in enumerate(schema.features)
+        if isinstance(feature, (Categorical, MultiCategorical)) and feature.unknown_dropout
+    }
+    return batch.replacing(routed)
+
+
+def forget_absent(tables: FeatureEmbedding, batch: Batch) -> None:
+    """Set rows to zero that no training row names: what was never learned should add nothing.
+
+    Frozen tables stay; so do lookups without a row per index.
+    """
+    present: dict[int, tuple[Tensor, Tensor]] = {}
+    for name in tables.names:
+        table, column = tables.lookup(name), batch[name]
+        storage = table.storage() if isinstance(table, IndexLookup) else None
+        if storage is None or not next(table.parameters()).requires_grad:
+            continue
+        _, named = present.setdefault(id(table), (storage, storage.new_zeros(len(storage), dtype=torch.bool)))
+        named[(column.values if isinstance(column, Jagged) else column).to(named.device)] = True
+    for storage, named in present.values():
+        storage[~named] = 0.0
+
+
+def _with_unknown(column: Column, feature: Keyed, rng: np.random.Generator) -> Column:
+    """Route a share of a feature's occurrences to its unknown rows; padding and missing stay."""
+    indices = column.values if isinstance(column, Jagged) else column
+    chosen = torch.from_numpy(rng.random(len(indices)) < feature.unknown_dropout).to(indices.device)
+    real = indices >= UNKNOWN_INDEX + feature.unknown.rows
+    routed = torch.where(chosen & real, UNKNOWN_INDEX + indices % feature.unknown.rows, indices)
+    return Jagged(routed, column.offsets, column.weights) if isinstance(column, Jagged) else routed

@@ -1,0 +1,97 @@
+"""All tables of a model in one matrix, which its own parameters view."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from recsys_emb.encoding.batch import UNKNOWN_INDEX
+from recsys_emb.lookup.one_hot import OneHotProjection
+from recsys_emb.lookup.tables import FeatureTable
+from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.schema.columns import Categorical
+from recsys_emb.training.objective import Defaults
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+
+class Stack:
+    """Feature after feature, the rows of a model's tables; kernels write them and the model sees it at once.
+
+    Parameters
+    ----------
+    model
+        Its parameters are copied once and from then on are views of `vectors` and `biases`.
+
+    Attributes
+    ----------
+    vectors : numpy.ndarray
+        float32 ``(V, D)``; zeros where a feature has a bias alone.
+    biases : numpy.ndarray
+        float32 ``(V,)``.
+    first_rows : dict
+        By feature name, the row at which its table starts; features that share a table share rows.
+    """
+
+    def __init__(self, model: MatrixFactorization) -> None:
+        self._model = model
+        starts: dict[int, int] = {}
+        total = 0
+        self.first_rows: dict[str, int] = {}
+        for name in model.biases.names:
+            table = model.biases.lookup(name)
+            if id(table) not in starts:
+                starts[id(table)], total = total, total + table.num_embeddings
+            self.first_rows[name] = starts[id(table)]
+        self.vectors: Floats = np.zeros((total, model.vectors.embedding_dim), np.float32)
+        self.biases: Floats = np.zeros(total, np.float32)
+        for name in {first: name for name, first in self.first_rows.items()}.values():
+            rows = self.rows_of(name)
+            _adopt(model.biases.lookup(name), self.biases[rows, np.newaxis])
+            if name in model.vectors.names:
+                _adopt(model.vectors.lookup(name), self.vectors[rows])
+
+    def rows_of(self, name: str) -> slice:
+        """Rows of the feature called ``name``."""
+        first = self.first_rows[name]
+        return slice(first, first + self._model.biases.lookup(name).num_embeddings)
+
+    def pace(self, settings: Defaults, occurrences: npt.NDArray[np.float64]) -> Floats:
+        """How fast each row learns: float32 ``(V, 4)``, columns as in `recsys_emb.kernels.sequential`.
+
+        A row that many users and items share would be dragged along by each of them in turn. All rows but those
+        of the values of the user and the item therefore learn at ``rate · min(1, √(median / occurrences))``, with
+        the median over the users' and items' own rows.
+        """
+        own = np.zeros(len(self.biases), bool)
+        scale = np.ones(len(self.biases))
+        learns = np.zeros((len(self.biases), 2))
+        for name in reversed(self._model.biases.names):
+            rows, feature = self.rows_of(name), self._model.schema[name]
+            scale[rows] = feature.l2_scale
+            learns[rows, 1] = _weight(self._model.biases.lookup(name)).requires_grad
+            if name in self._model.vectors.names:
+                learns[rows, 0] = _weight(self._model.vectors.lookup(name)).requires_grad
+            if feature in (self._model.schema.user, self._model.schema.item) and isinstance(feature, Categorical):
+                own[rows.start + UNKNOWN_INDEX + feature.unknown.rows : rows.stop] = True
+        typical = np.median(occurrences[(own if occurrences[own].any() else True) & (occurrences > 0)])
+        shared = np.sqrt(typical / np.maximum(occurrences, typical))
+        rate = settings.learning_rate * np.where(own, 1, shared)
+        l2, bias_l2 = settings.l2 * scale, settings.bias_l2 * scale
+        return np.stack([rate * learns[:, 0], l2, rate * learns[:, 1], bias_l2], axis=1).astype(np.float32)
+
+
+def _weight(table: FeatureTable) -> nn.Parameter:
+    return cast("nn.Parameter", table.weight)
+
+
+def _adopt(table: FeatureTable, rows: Floats) -> None:
+    """Move a table's parameter into ``rows``."""
+    memory, storage = torch.from_numpy(rows), table.storage()
+    if storage is not None:
+        memory.copy_(storage)
+        _weight(table).data = memory.T if isinstance(table, OneHotProjection) else memory
