@@ -1,0 +1,1 @@
+"""Split, score, rank, judge."""
