@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -96,7 +97,7 @@ class Jagged:
     def to_lists(self) -> list[list[int]]:
         """Give the indices back as Python lists."""
         values, offsets = self.values.tolist(), self.offsets.tolist()
-        return [values[start:end] for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
+        return [values[start:end] for start, end in itertools.pairwise(offsets)]
 
     def pin_memory(self) -> Jagged:
         """Copy to page-locked memory, as `torch.utils.data.DataLoader` asks for."""
@@ -180,7 +181,9 @@ class Batch:
         """Column called ``name``, which must hold a list per row."""
         column = self[name]
         if not isinstance(column, Jagged):
-            raise ColumnError(f"Batch: expected a list per row in {name!r}, got one value. Declare it MultiCategorical.")
+            raise ColumnError(
+                f"Batch: expected a list per row in {name!r}, got one value. Declare it MultiCategorical."
+            )
         return column
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Batch:

@@ -1,0 +1,1 @@
+"""Numbers and pictures about data, vocabularies, tables and runs."""

@@ -1,0 +1,260 @@
+"""A sealed folder: files under a manifest, written whole or not at all, and read only if whole.
+
+The manifest names every file with its size and SHA-256. `write_folder` writes beside the target and swaps the two
+in one step, so that a reader finds the old folder or the new one, never a mixture. The hashes find damage; they do
+not prove who wrote the folder. What keeps loading safe is that nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from recsys_emb._version import __version__
+from recsys_emb.errors import ArtifactError, listed
+
+MANIFEST = "manifest.json"
+FORMAT = "recsys_emb"
+FORMAT_VERSION = 1
+_ATTEMPTS = 5
+_REMEDY = "Give a folder that save() wrote."
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+T = TypeVar("T")
+
+
+def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
+    """Write a folder in one step.
+
+    Parameters
+    ----------
+    path
+        Where the folder shall stand. Nothing, an empty folder, or an earlier artifact that holds nothing else may
+        be there; parents are made.
+    write
+        Receives an empty folder and writes the files into it.
+
+    Raises
+    ------
+    ArtifactError
+        When something else stands at ``path``. It is left as it is.
+
+    Notes
+    -----
+    Linux and macOS swap two folders in one step where the file system can; elsewhere an earlier artifact is moved
+    aside just before the new one takes its name, and a reader may find neither for that instant.
+    """
+    target = Path(path).resolve()
+    _refuse_foreign(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    beside.mkdir()
+    try:
+        write(beside)
+        files = {name: _describe(beside / name) for name in sorted(_file_names(beside))}
+        manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "library_version": __version__, "files": files}
+        (beside / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        _flush(beside)
+        _install(beside, target)
+    finally:
+        # Either half-written, or what stood at the target before the swap.
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T]) -> T:
+    """Read a folder that `write_folder` wrote.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    read
+        Receives the folder once it is known to be whole. It is called again when a writer swapped the folder
+        meanwhile.
+
+    Raises
+    ------
+    ArtifactError
+        When it is not an artifact, was written by a newer version, or a file is missing, added, altered, a link,
+        or outside.
+    """
+    folder = Path(path).resolve()
+    for _ in range(_ATTEMPTS):
+        identity = _identity(folder)
+        try:
+            check_folder(folder)
+            result = read(folder)
+        except (ArtifactError, OSError):
+            if _identity(folder) == identity:
+                raise
+            continue
+        if _identity(folder) == identity:
+            return result
+    raise ArtifactError(
+        f"{folder.name}: expected a folder at rest, got one replaced {_ATTEMPTS} times while reading. Load it again."
+    )
+
+
+def check_folder(folder: Path) -> None:
+    """Raise `ArtifactError` unless the folder holds exactly the files of its manifest, unaltered."""
+    files = _read_manifest(folder)
+    found = set(_file_names(folder)) - {MANIFEST}
+    if found != set(files):
+        missing, extra = sorted(set(files) - found), sorted(found - set(files))
+        differences = [f"{listed(names)} {word}" for names, word in ((missing, "missing"), (extra, "added")) if names]
+        got = " and ".join(differences)
+        raise ArtifactError(f"{folder.name}: expected exactly the files of its manifest, got {got}. Save it again.")
+    altered = [name for name, description in files.items() if _describe(folder / name) != description]
+    if altered:
+        got = f"{listed(altered)} altered or cut short"
+        raise ArtifactError(f"{folder.name}: expected files as they were written, got {got}. Save it again.")
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Read a JSON object, or raise `ArtifactError`."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ArtifactError(f"{path.name}: expected a JSON object, got something else. Save the artifact again.")
+    return content
+
+
+def _read_manifest(folder: Path) -> Mapping[str, object]:
+    manifest = folder / MANIFEST
+    if not manifest.is_file() or manifest.is_symlink():
+        got = "a folder without it" if folder.is_dir() else "a file" if folder.exists() else "nothing there"
+        raise ArtifactError(f"{folder.name}: expected a folder with a {MANIFEST!r}, got {got}. {_REMEDY}")
+    content = read_json(manifest)
+    version, files = content.get("format_version"), content.get("files")
+    if content.get("format") != FORMAT or not isinstance(version, int):
+        got = repr(content.get("format"))
+        raise ArtifactError(f"{folder.name}: expected a {MANIFEST!r} of format {FORMAT!r}, got {got}. {_REMEDY}")
+    if version > FORMAT_VERSION:
+        got = f"{version}, written by a newer version of recsys_emb: {content.get('library_version')}"
+        raise ArtifactError(
+            f"{folder.name}: expected format version {FORMAT_VERSION} or older, got {got}. "
+            f"This is {__version__}; upgrade it."
+        )
+    if not isinstance(files, dict) or not all(_is_inside(name) for name in files):
+        got = listed(files) if isinstance(files, dict) else repr(files)
+        raise ArtifactError(
+            f"{folder.name}: expected a {MANIFEST!r} naming files inside the folder, got {got}. {_REMEDY}"
+        )
+    return files
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    plain = name == str(path) and "\\" not in name and ":" not in name and "\0" not in name
+    return plain and not path.is_absolute() and ".." not in path.parts and name not in (".", MANIFEST)
+
+
+def _file_names(folder: Path) -> Iterator[str]:
+    """Names of all files below, relative and with slashes; refuses links and devices."""
+    for entry in sorted(folder.rglob("*")):
+        name = entry.relative_to(folder).as_posix()
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            raise ArtifactError(
+                f"{folder.name}: expected plain files, got a link or device at {name!r}. Copy the file in its place."
+            )
+        if entry.is_file():
+            yield name
+
+
+def _describe(path: Path) -> dict[str, object]:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(2**20):
+            digest.update(block)
+    return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
+
+
+def _refuse_foreign(target: Path) -> None:
+    """Raise unless nothing would be lost by replacing what stands at the target."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    try:
+        strange = set(_file_names(target)) - {MANIFEST, *_read_manifest(target)}
+    except ArtifactError as error:
+        got = "something else"
+        raise ArtifactError(
+            f"{target.name}: expected an artifact or an empty place, got {got}. Save elsewhere."
+        ) from error
+    if strange:
+        got = listed(sorted(strange))
+        raise ArtifactError(
+            f"{target.name}: expected only the artifact's own files, got {got} too. Move them away first."
+        )
+
+
+def _identity(folder: Path) -> tuple[int, int, int] | None:
+    try:
+        state = folder.stat()
+    except FileNotFoundError:
+        return None
+    return state.st_dev, state.st_ino, state.st_mtime_ns
+
+
+def _flush(folder: Path) -> None:
+    """Bring the files and folders to the disk before their name does."""
+    for path in (*folder.rglob("*"), folder):
+        _flush_one(path)
+
+
+def _flush_one(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _install(beside: Path, target: Path) -> None:
+    """Give the new folder the target's name; afterwards an earlier one, if any, stands beside."""
+    try:
+        beside.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if not _exchange(beside, target):
+            _move_aside(beside, target)
+    _flush_one(target.parent)
+
+
+def _move_aside(beside: Path, target: Path) -> None:
+    """Swap in two steps; put the earlier folder back when the second one fails."""
+    aside = beside.with_name(f"{beside.name}.old")
+    target.rename(aside)
+    try:
+        beside.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    aside.rename(beside)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap the names of two folders in one step; False where the system cannot."""
+    if sys.platform == "win32":
+        return False
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(first), os.fsencode(second)
+    if hasattr(library, "renameat2"):
+        return bool(library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+    if hasattr(library, "renamex_np"):
+        return bool(library.renamex_np(names[0], names[1], _RENAME_EXCHANGE) == 0)
+    return False

@@ -1,0 +1,248 @@
+"""One small class per kind of column: values -> tensor in `encode`, tensor -> values in `decode`, side by side."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX, Column, Jagged
+from recsys_emb.encoding.lists import Lists, read_lists
+from recsys_emb.encoding.numbers import Numbers, is_number, read_numbers, refuse_rows
+from recsys_emb.encoding.parts import Rows
+from recsys_emb.encoding.statistics import NumericStatistics
+from recsys_emb.encoding.vocabulary import Vocabulary
+from recsys_emb.errors import ColumnError, DataError, KeyTypeError
+from recsys_emb.schema import Categorical, Keyed, MultiCategorical, Numeric, Position
+
+FIRST_POSITION = 3
+_NULLABLE = {
+    **{getattr(pa, f"int{bits}")(): getattr(pd, f"Int{bits}Dtype")() for bits in (8, 16, 32, 64)},
+    **{getattr(pa, f"uint{bits}")(): getattr(pd, f"UInt{bits}Dtype")() for bits in (8, 16, 32, 64)},
+    pa.bool_(): pd.BooleanDtype(),
+}
+
+
+class ColumnCodec(Protocol):
+    """A fitted column."""
+
+    @property
+    def num_embeddings(self) -> int:
+        """Rows of its table."""
+
+    def encode(self, rows: Rows) -> Column:
+        """Values of ``rows`` as a column of a `Batch`."""
+
+    def decode(self, column: Column) -> pd.Series:
+        """Values of a column of a `Batch`."""
+
+
+class CategoricalCodec:
+    """A value per row ↔ int64 ``(B,)``."""
+
+    def __init__(self, feature: Categorical, vocabulary: Vocabulary) -> None:
+        self.feature = feature
+        self.vocabulary = vocabulary
+
+    @property
+    def num_embeddings(self) -> int:
+        """Rows of its table."""
+        return self.vocabulary.num_embeddings
+
+    def encode(self, rows: Rows) -> Tensor:
+        """Look the values up."""
+        return self.vocabulary.encode(read_keys(self.feature, rows), where=rows.where(self.feature.name))
+
+    def decode(self, column: Column) -> pd.Series:
+        """Give the values back; missing where the index is a reserved one."""
+        return to_series(self.vocabulary.take(_one_per_row(column, self.feature.name)), self.feature.name)
+
+
+class MultiCategoricalCodec:
+    """A list of values per row ↔ `Jagged`."""
+
+    def __init__(self, feature: MultiCategorical, vocabulary: Vocabulary) -> None:
+        self.feature = feature
+        self.vocabulary = vocabulary
+
+    @property
+    def num_embeddings(self) -> int:
+        """Rows of its table."""
+        return self.vocabulary.num_embeddings
+
+    def encode(self, rows: Rows) -> Jagged:
+        """Look the values of all lists up; a missing list is an empty one."""
+        lists = read_key_lists(self.feature, rows)
+        kept = lists.cut(self.feature.max_length, self.feature.keep)
+        values = self.vocabulary.encode(kept.values, where=rows.where(self.feature.name))
+        return Jagged(values, torch.from_numpy(kept.offsets), self._weights(lists, rows))
+
+    def _weights(self, lists: Lists, rows: Rows) -> Tensor | None:
+        name = self.feature.weights
+        if name is None:
+            return None
+        where = rows.where(name)
+        weights = read_lists(rows.column(name), where)
+        expected = f"a weight per value of {self.feature.name!r}"
+        refuse_rows(weights.lengths != lists.lengths, where, expected, "another number", rows.start)
+        numbers = read_numbers(weights.values, where)
+        wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+        bad = np.zeros(len(rows), bool)
+        bad[np.searchsorted(weights.offsets, wrong, side="right") - 1] = True
+        refuse_rows(bad, where, "finite weights of at least 0", "others", rows.start)
+        kept = weights.cut(self.feature.max_length, self.feature.keep).values
+        return torch.from_numpy(read_numbers(kept, where).astype(np.float32))
+
+    def decode(self, column: Column) -> pd.Series:
+        """Give the lists back as Python lists; None where the index is a reserved one."""
+        if not isinstance(column, Jagged):
+            raise ColumnError(
+                f"{self.feature.name}: expected lists of indices, got one per row. Encode with this encoder."
+            )
+        offsets = pa.array(column.offsets.cpu().numpy())
+        lists = pa.LargeListArray.from_arrays(offsets, self.vocabulary.take(column.values.cpu()))
+        return pd.Series(lists.to_pylist(), name=self.feature.name, dtype=object)
+
+
+class PositionCodec:
+    """An integer from 0 to ``max_position`` ↔ ``3 + position``, if the fit saw it."""
+
+    def __init__(self, feature: Position, seen: npt.NDArray[np.int64]) -> None:
+        self.feature = feature
+        # One entry for what is below 0, one per position, one for what is beyond.
+        self._index = np.full(feature.max_position + 3, UNKNOWN_INDEX, np.int64)
+        self._index[seen + 1] = FIRST_POSITION + seen
+        if feature.clamp:
+            self._index[-1] = self._index[-2]
+
+    @property
+    def num_embeddings(self) -> int:
+        """Rows of its table."""
+        return FIRST_POSITION + self.feature.max_position + 1
+
+    def encode(self, rows: Rows) -> Tensor:
+        """Shift seen positions past the reserved rows; the others are unknown."""
+        numbers = read_positions(self.feature, rows)
+        missing = np.isnan(numbers)
+        places = np.clip(np.where(is_whole(numbers), numbers, -1), -1, self.feature.max_position + 1).astype(np.int64)
+        return torch.from_numpy(np.where(missing, MISSING_INDEX, self._index[places + 1]))
+
+    def decode(self, column: Column) -> pd.Series:
+        """Shift back; missing where the index is a reserved one."""
+        indices = _one_per_row(column, self.feature.name).numpy()
+        positions = pa.array(indices - FIRST_POSITION, mask=indices < FIRST_POSITION)
+        return to_series(positions, self.feature.name)
+
+
+class NumericCodec:
+    """A number per row ↔ float32 ``(B, 2)``: the standardised value and 0, or 0 and 1 where there is none."""
+
+    num_embeddings = 2
+
+    def __init__(self, feature: Numeric, statistics: NumericStatistics) -> None:
+        self.feature = feature
+        self.statistics = statistics
+
+    def encode(self, rows: Rows) -> Tensor:
+        """Standardise with the mean and standard deviation of the fit."""
+        where = rows.where(self.feature.name)
+        numbers = read_finite(rows, self.feature.name)
+        missing = np.isnan(numbers)
+        with np.errstate(over="ignore"):
+            standard = ((numbers - self.statistics.mean) / self.statistics.scale).astype(np.float32)
+        refuse_rows(np.isinf(standard), where, "numbers within float32 of the fit", "larger ones", rows.start)
+        return torch.from_numpy(np.stack([np.where(missing, 0, standard), missing], axis=1).astype(np.float32))
+
+    def decode(self, column: Column) -> pd.Series:
+        """Undo the standardising, to the digits that float32 carries; NaN where there was no number."""
+        if isinstance(column, Jagged) or column.ndim != 2:
+            raise ColumnError(f"{self.feature.name}: expected shape (B, 2), got other data. Encode with this encoder.")
+        standard, missing = column.cpu().double().numpy().T
+        deviation = standard * self.statistics.scale
+        numbers = _rounded(deviation + self.statistics.mean, np.abs(deviation) * 2.0**-23)
+        return pd.Series(np.where(missing == 1, np.nan, numbers), name=self.feature.name)
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_keys(feature: Keyed, rows: Rows) -> pa.Array:
+    """Values of a column with one key per row, of the declared type if one is declared."""
+    return _as_declared(rows.column(feature.name), feature, rows)
+
+
+def read_key_lists(feature: MultiCategorical, rows: Rows) -> Lists:
+    """Values of a column with a list of keys per row, not yet cut."""
+    lists = read_lists(rows.column(feature.name), rows.where(feature.name))
+    return Lists(_as_declared(lists.values, feature, rows), lists.offsets)
+
+
+def read_positions(feature: Position, rows: Rows) -> Numbers:
+    """Positions as float64 ``(B,)``, NaN where there is none."""
+    array = rows.column(feature.name)
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if not is_number(kind):
+        raise KeyTypeError(
+            f"{rows.where(feature.name)}: expected integer positions, got {kind}. Convert the column to integers."
+        )
+    return read_numbers(array, rows.where(feature.name))
+
+
+def is_whole(numbers: Numbers) -> npt.NDArray[np.bool_]:
+    """Which numbers are integers; neither NaN nor infinity is."""
+    return np.asarray(np.isfinite(numbers) & (numbers == np.floor(numbers)))
+
+
+def read_finite(rows: Rows, name: str) -> Numbers:
+    """Numbers as float64 ``(B,)``, NaN where there is none; infinite ones are refused."""
+    numbers = read_numbers(rows.column(name), rows.where(name))
+    refuse_rows(np.isinf(numbers), rows.where(name), "finite numbers", "infinity", rows.start)
+    return numbers
+
+
+def _as_declared(values: pa.Array, feature: Keyed, rows: Rows) -> pa.Array:
+    if feature.dtype is None:
+        return values
+    kind = pa.type_for_alias(feature.dtype)
+    if values.type == kind:
+        return values
+    plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if pa.types.is_floating(plain.type):
+        plain = pc.if_else(pc.is_nan(plain), None, plain)
+    try:
+        return plain.cast(kind)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{rows.where(feature.name)}: expected values that are {feature.dtype}, got an error: {error}. "
+            "Correct them, or leave dtype= out."
+        ) from None
+
+
+# --- giving back -------------------------------------------------------------------------------------------------
+
+
+def to_series(array: pa.Array, name: str) -> pd.Series:
+    """Values as a pandas column; integers and booleans stay such, in a nullable dtype where some are missing."""
+    dtype = _NULLABLE.get(array.type) if array.null_count else None
+    series = array.to_pandas() if dtype is None else pd.Series(dtype.__from_arrow__(array))
+    return series.rename(name)
+
+
+def _one_per_row(column: Column, name: str) -> Tensor:
+    if isinstance(column, Jagged):
+        raise ColumnError(f"{name}: expected one index per row, got lists. Encode with this encoder.")
+    return column.cpu()
+
+
+def _rounded(numbers: Numbers, error: Numbers) -> Numbers:
+    """Drop the decimals that are smaller than the error, so that 4.99 comes back as 4.99."""
+    with np.errstate(divide="ignore"):
+        decimals = np.clip(np.floor(-np.log10(error)), 0, 15)
+    scale = 10.0**decimals
+    return np.where(error > 0, np.round(numbers * scale) / scale, numbers)

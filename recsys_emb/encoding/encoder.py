@@ -1,0 +1,251 @@
+"""`FeatureEncoder`: raw values -> `Batch` and back, with the conventions of scikit-learn."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from recsys_emb.encoding.batch import Batch
+from recsys_emb.encoding.columns import ColumnCodec
+from recsys_emb.encoding.learning import EncoderState, Learning
+from recsys_emb.encoding.reading import RowEncoder, codecs_of, folder_types
+from recsys_emb.encoding.sources import Source, open_source
+from recsys_emb.encoding.stacking import stack_rows
+from recsys_emb.encoding.statistics import NumericStatistics
+from recsys_emb.encoding.vocabulary import Vocabulary
+from recsys_emb.errors import ColumnError, EmptySourceError, NotFittedError, SchemaError, did_you_mean, listed
+from recsys_emb.schema import History, Schema
+
+
+class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
+    """Encode the columns that a schema names as tensors, and decode them.
+
+    An ordinary scikit-learn transformer: it takes part in ``clone``, ``Pipeline`` and ``check_is_fitted``. A fit
+    streams the source once; its memory grows with the number of distinct values, not of rows. What it learns does
+    not depend on the order of the rows or files, or on how they are batched.
+
+    Parameters
+    ----------
+    schema
+        Which columns to read and what they mean.
+
+    Examples
+    --------
+    >>> from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Schema
+    >>> schema = Schema(
+    ...     user=Categorical("user_id"),
+    ...     item=Categorical("item_id"),
+    ...     item_features=[MultiCategorical("genres"), Numeric("year")],
+    ...     label="rating",
+    ... )
+    >>> frame = pd.DataFrame(
+    ...     {
+    ...         "user_id": [7, 7, 9],
+    ...         "item_id": ["b", "a", "b"],
+    ...         "genres": [["war"], None, ["war", "drama"]],
+    ...         "year": [1990, 2000, 2010],
+    ...         "rating": [4.0, 3.5, 5.0],
+    ...     }
+    ... )
+    >>> encoder = FeatureEncoder(schema).fit(frame)
+    >>> batch = encoder.transform(frame)
+    >>> batch["user_id"], batch.lists("genres").to_lists(), batch.label
+    (tensor([3, 3, 4]), [[3], [], [3, 4]], tensor([4.0000, 3.5000, 5.0000]))
+    >>> encoder.inverse_transform(batch)
+       user_id item_id        genres    year  rating
+    0        7       b         [war]  1990.0     4.0
+    1        7       a            []  2000.0     3.5
+    2        9       b  [war, drama]  2010.0     5.0
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def fit(self, source: Any, y: object = None) -> FeatureEncoder:
+        """Learn vocabularies, positions and statistics from any source, once through; ``y`` is not used.
+
+        Raises
+        ------
+        EmptySourceError
+            When there are no rows.
+        ColumnError, KeyTypeError, DataError
+            When a column is not there or does not hold what the schema says.
+        """
+        del y
+        self._learn(source, None)
+        return self
+
+    def partial_fit(self, source: Any, y: object = None) -> FeatureEncoder:
+        """Learn from more rows, so that all that was learned keeps its meaning; the first call is `fit`.
+
+        New values are appended to the vocabularies: ``min_count`` applies to their count in ``source``,
+        ``max_size`` to the grown vocabulary. New positions are no longer unknown. The statistics of a `Numeric`
+        stay, unless there was no number before.
+
+        Raises
+        ------
+        SchemaError
+            When ``schema`` was replaced since the fit.
+        """
+        del y
+        if not self.__sklearn_is_fitted__():
+            return self.fit(source)
+        state = self.to_state()
+        if self.schema != state.schema:
+            raise SchemaError(
+                "FeatureEncoder.partial_fit: expected the schema of the fit, got another one. Call fit instead."
+            )
+        self._learn(source, state)
+        return self
+
+    def _learn(self, source: Any, previous: EncoderState | None) -> None:
+        learning = Learning(self.schema, previous)
+        for rows in open_source(source, folder_types(self.schema)).rows(learning.columns):
+            learning.observe(rows)
+        if not learning.num_rows and previous is None:
+            raise EmptySourceError("FeatureEncoder.fit: expected at least one row, got none. Check the source.")
+        self._restore(learning.state())
+
+    def _restore(self, state: EncoderState) -> None:
+        self.state_ = state
+        self.codecs_ = codecs_of(state)
+
+    def transform(self, source: Any, *, with_label: bool = True) -> Batch:
+        """Encode all rows of a source.
+
+        Parameters
+        ----------
+        source
+            Anything that `open_source` takes; no rows are fine.
+        with_label
+            Read the label and the weight, where the schema declares them and the source has them.
+
+        Returns
+        -------
+        Batch
+            One row per row of the source, in its order.
+
+        Raises
+        ------
+        DataError
+            When a label, a weight or a number is not finite, with the column and the number of rows.
+        """
+        opened = self.open(source)
+        encoder = self.row_encoder(opened, with_label=with_label)
+        batches = [encoder.encode(rows) for rows in opened.rows(encoder.columns)]
+        return stack_rows(batches) if batches else encoder.nothing()
+
+    def open(self, source: Any) -> Source:
+        """Open a source, with columns from folder names in the types that the schema asks for."""
+        return open_source(source, folder_types(self.to_state().schema))
+
+    def row_encoder(self, source: Source, *, with_label: bool = True) -> RowEncoder:
+        """Make the encoder of an opened source piece by piece, for those who cannot hold it all."""
+        schema = self.to_state().schema
+        label, weight = (
+            name if with_label and name is not None and source.has(name) else None
+            for name in (schema.label, schema.weight)
+        )
+        return RowEncoder(schema, self.codecs_, label, weight)
+
+    def inverse_transform(self, batch: Batch) -> pd.DataFrame:
+        """Decode a batch into raw values, and the label and weight if it has them.
+
+        Keys come back exactly and in their own type; reserved indices become missing values, in a nullable dtype
+        where integers would turn into floats. Lists come back as lists. Numbers come back to the seven digits that
+        float32 carries.
+
+        Raises
+        ------
+        ColumnError
+            When the batch has a column that this encoder does not know.
+        IndexRangeError
+            When an index is outside its vocabulary.
+        """
+        frame = pd.DataFrame({name: self._codec(name).decode(batch[name]) for name in batch}, index=range(len(batch)))
+        for name, values in ((self.state_.schema.label, batch.label), (self.state_.schema.weight, batch.weight)):
+            if name is not None and values is not None:
+                frame[name] = values.cpu().numpy()
+        return frame
+
+    @property
+    def vocabularies(self) -> dict[str, Vocabulary]:
+        """Vocabulary of each `Categorical` and `MultiCategorical`, by feature name; shared ones are one object."""
+        state = self.to_state()
+        return {feature.name: state.vocabularies[feature.vocabulary_name] for feature in state.schema.keyed}
+
+    @property
+    def numeric_statistics(self) -> dict[str, NumericStatistics]:
+        """Statistics of each `Numeric`, by feature name."""
+        return dict(self.to_state().numeric)
+
+    @property
+    def seen_positions(self) -> set[int]:
+        """Positions that occurred in the fit."""
+        return {position for seen in self.to_state().positions.values() for position in seen}
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the schema and of all that was learned: equal fingerprints encode equally."""
+        state = self.to_state()
+        vocabularies = {name: vocabulary.fingerprint for name, vocabulary in state.vocabularies.items()}
+        content = json.dumps([state.schema.to_json(), vocabularies, state.statistics], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def num_embeddings(self, name: str) -> int:
+        """Rows that the table of the feature called ``name`` needs.
+
+        Raises
+        ------
+        ColumnError
+            When there is no such feature.
+        """
+        state = self.to_state()
+        for feature in state.schema.features:
+            if isinstance(feature, History) and feature.name == name:
+                return self.num_embeddings(feature.item)
+        return self._codec(name).num_embeddings
+
+    def _codec(self, name: str) -> ColumnCodec:
+        self.to_state()
+        if name not in self.codecs_:
+            names = list(self.codecs_)
+            raise ColumnError(
+                f"FeatureEncoder: expected one of {listed(names)}, got {name!r}.{did_you_mean(name, names)}"
+            )
+        return self.codecs_[name]
+
+    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
+        """Names of the columns of a transformed batch; ``input_features`` is not used."""
+        del input_features
+        self.to_state()
+        return np.array(list(self.codecs_), dtype=object)
+
+    def to_state(self) -> EncoderState:
+        """All that was learned.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        """
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("FeatureEncoder: expected a fitted encoder, got an unfitted one. Call fit first.")
+        return self.state_
+
+    @classmethod
+    def from_state(cls, state: EncoderState) -> FeatureEncoder:
+        """Make the encoder that `to_state` described."""
+        encoder = cls(state.schema)
+        encoder._restore(state)
+        return encoder
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is something to encode with."""
+        return hasattr(self, "state_")

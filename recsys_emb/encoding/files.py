@@ -1,0 +1,172 @@
+"""Parquet files by path, folder, glob or URI, each with its own column types."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from recsys_emb.encoding.parts import BATCH_ROWS, Part
+from recsys_emb.errors import DataError
+
+_ENDINGS = (".parquet", ".parq", ".pq")
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+# A text column that takes fewer bytes per value than this was stored as a small dictionary, and is read as one.
+_DICTIONARY_BYTES = 4
+
+
+def file_parts(location: str, types: Mapping[str, pa.DataType]) -> list[Part]:
+    """Open the Parquet files that a path, a folder, a glob or a URI means, in the order of their paths.
+
+    Parameters
+    ----------
+    location
+        A folder is searched at any depth for files that end in ``.parquet``, ``.parq`` or ``.pq``, leaving out
+        names that begin with ``_`` or ``.``. In a glob, ``**`` stands for any number of folders.
+    types
+        Of columns that come from ``key=value`` folder names; text where none is given.
+
+    Raises
+    ------
+    DataError
+        When there is no such file, or one is not Parquet.
+    """
+    filesystem, path = _resolve(location)
+    info = filesystem.get_file_info(path)
+    if info.type == fs.FileType.File:
+        folder, found = posixpath.dirname(path), [path]
+    elif info.type == fs.FileType.Directory:
+        folder, found = path, [one for one in _walk(filesystem, path) if _is_data(one, path)]
+    else:
+        folder = _folder_above_pattern(path)
+        found = [one for one in _walk(filesystem, folder) if _matches(one.split("/"), path.split("/"))]
+    if not found:
+        raise DataError(f"{location}: expected Parquet files, got none. Check the path.")
+    files = [_File(posixpath.relpath(one, folder or "/"), one, filesystem, types) for one in sorted(found)]
+    return [file.part() for file in files]
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file: what messages call it, where it is, and the types of its folder columns."""
+
+    name: str
+    path: str
+    filesystem: fs.FileSystem
+    types: Mapping[str, pa.DataType]
+
+    def part(self) -> Part:
+        """Read the footer. A column inside the file precedes one in a folder name: it has a type of its own."""
+        with self._named(), self._open() as file:
+            own, num_rows = file.schema_arrow.names, file.metadata.num_rows
+        columns = (*own, *(key for key in self._folder_columns() if key not in own))
+        return Part(self.name, columns, self.read, num_rows, is_file=True)
+
+    def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Stream the columns called ``names``."""
+        with self._named():
+            with self._open() as file:
+                own = [name for name in names if name in file.schema_arrow.names]
+                small = _small_text_columns(file, own)
+            with self._open(read_dictionary=small) as file:
+                for record in file.iter_batches(batch_size=BATCH_ROWS, columns=own):
+                    yield self._complete(record, names)
+
+    def _open(self, **options: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(self.path, filesystem=self.filesystem, **options)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Say which file it was: Arrow does not."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise DataError(
+                f"{self.name}: expected a whole Parquet file, got an error: {reason}. "
+                "Write it again; read other formats with pandas and pass the frame."
+            ) from error
+
+    def _folder_columns(self) -> dict[str, str]:
+        pairs = [name.split("=", 1) for name in self.path.split("/")[:-1] if "=" in name]
+        return {key: unquote(text) for key, text in pairs}
+
+    def _complete(self, record: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        own = record.schema.names
+        arrays = [record.column(name) if name in own else self._constant(name, record.num_rows) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+    def _constant(self, name: str, num_rows: int) -> pa.Array:
+        text, kind = self._folder_columns()[name], self.types.get(name, pa.string())
+        try:
+            value = pa.scalar(None if text == _HIVE_NULL else text, pa.string()).cast(kind)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"{self.name}: expected {name!r} to be {kind}, got {text!r}. Rename the folder, or change dtype=."
+            ) from None
+        return pa.repeat(value, num_rows)
+
+
+def _small_text_columns(file: pq.ParquetFile, names: Sequence[str]) -> list[str]:
+    """Text columns that are stored as small dictionaries: reading only their codes is several times faster."""
+    if not file.metadata.num_row_groups:
+        return []
+    texts = {name for name in names if pa.types.is_string(file.schema_arrow.field(name).type)}
+    group = file.metadata.row_group(0)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.path_in_schema in texts
+        and chunk.has_dictionary_page
+        and chunk.total_uncompressed_size < _DICTIONARY_BYTES * chunk.num_values
+    ]
+
+
+# --- finding files -----------------------------------------------------------------------------------------------
+
+
+def _resolve(location: str) -> tuple[fs.FileSystem, str]:
+    if "://" in location:
+        filesystem, path = fs.FileSystem.from_uri(location)
+        return filesystem, path
+    return fs.LocalFileSystem(), Path(location).expanduser().absolute().as_posix()
+
+
+def _walk(filesystem: fs.FileSystem, folder: str) -> list[str]:
+    selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+    return [info.path for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File]
+
+
+def _is_data(path: str, folder: str) -> bool:
+    """Whether a file in a folder holds rows: Spark and others leave markers beside them."""
+    below = path[len(folder) :].strip("/").split("/")
+    is_marker = any(name.startswith(("_", ".")) and "=" not in name for name in below)
+    return path.lower().endswith(_ENDINGS) and not is_marker
+
+
+def _folder_above_pattern(path: str) -> str:
+    names = path.split("/")
+    plain = next((place for place, name in enumerate(names) if any(sign in name for sign in "*?[")), len(names) - 1)
+    return "/".join(names[:plain]) or "/"
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path fits a glob, folder by folder."""
+    if not pattern:
+        return not names
+    if pattern[0] == "**" and _matches(names, pattern[1:]):
+        return True
+    if not names:
+        return False
+    fits = pattern[0] == "**" or fnmatch.fnmatchcase(names[0], pattern[0])
+    return fits and _matches(names[1:], pattern if pattern[0] == "**" else pattern[1:])

@@ -1,0 +1,107 @@
+"""Pieces of a source: rows with a name for messages, and the parts that they are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from recsys_emb.errors import ColumnError, did_you_mean, listed
+
+Read: TypeAlias = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
+"""Given the names of columns, yields record batches of just these, in that order."""
+
+BATCH_ROWS = 2**17
+"""Rows that are held at a time."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Consecutive rows of one part, with the columns that were asked for.
+
+    Parameters
+    ----------
+    part
+        Name of the part, or nothing where a column's own name says enough.
+    start
+        Number of the first row within the part.
+    record
+        The columns.
+    """
+
+    part: str
+    start: int
+    record: pa.RecordBatch
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return int(self.record.num_rows)
+
+    def slice(self, first: int, last: int) -> Rows:
+        """Rows ``first`` to ``last - 1`` of these."""
+        return Rows(self.part, self.start + first, self.record.slice(first, last - first))
+
+    def column(self, name: str) -> pa.Array:
+        """Column called ``name``."""
+        return self.record.column(name)
+
+    def where(self, name: str) -> str:
+        """Say which column is meant, for an error message."""
+        return f"{self.part}: {name}" if self.part else name
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a source that is read on its own: one file, or one table in memory.
+
+    Parameters
+    ----------
+    name
+        What error messages call it: ``"ratings.parquet"``, ``"frame"``.
+    columns
+        Names of its columns, as often as they occur.
+    read
+        How to read some of them.
+    num_rows
+        How many rows there are, if that is known without reading them.
+    is_file
+        Whether messages about a column need the name of the part.
+    repeatable
+        Whether it can be read more than once.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    read: Read
+    num_rows: int | None = None
+    is_file: bool = False
+    repeatable: bool = True
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse a missing or a repeated column.
+
+        Raises
+        ------
+        ColumnError
+            Naming the part, the column, and what is there instead.
+        """
+        for name in names:
+            times = self.columns.count(name)
+            if times > 1:
+                raise ColumnError(
+                    f"{self.name}: expected one column {name!r}, got {times} of that name. Rename or drop the others."
+                )
+            if not times:
+                found, hint = listed(self.columns) or "no columns", did_you_mean(name, self.columns)
+                raise ColumnError(f"{self.name}: expected a column {name!r}, got {found}.{hint}")
+
+    def rows(self, names: Sequence[str]) -> Iterator[Rows]:
+        """Stream the columns called ``names``, in the order of the rows."""
+        self.check(names)
+        start = 0
+        for record in self.read(names):
+            if record.num_rows:
+                yield Rows(self.name if self.is_file else "", start, record)
+                start += record.num_rows

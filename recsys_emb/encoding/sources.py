@@ -1,0 +1,118 @@
+"""Anything tabular as a stream of Arrow record batches, with columns taken by name.
+
+`open_source` turns a frame, a table, a reader or a place with files into a `Source`: parts that are read one after
+another, each with its own column types. Columns that nobody asks for are not read, and the index of a pandas frame
+is no column.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from recsys_emb.encoding.files import file_parts
+from recsys_emb.encoding.frames import memory_part
+from recsys_emb.encoding.parts import Part, Rows
+from recsys_emb.errors import DataError
+
+
+@dataclass(frozen=True)
+class Source:
+    """Parts, one after another.
+
+    Examples
+    --------
+    >>> source = open_source([{"user_id": [5, 7]}, {"user_id": [9], "age": [33]}])
+    >>> [rows.column("user_id").to_pylist() for rows in source.rows(["user_id"])]
+    [[5, 7], [9]]
+    """
+
+    parts: tuple[Part, ...]
+
+    @property
+    def num_rows(self) -> int | None:
+        """Rows in all, if that is known without reading them."""
+        counts = [part.num_rows for part in self.parts]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the rows can be read more than once."""
+        return all(part.repeatable for part in self.parts)
+
+    def has(self, name: str) -> bool:
+        """Whether any part has a column called ``name``; reading it then asks it of all parts."""
+        return any(name in part.columns for part in self.parts)
+
+    def count(self, name: str) -> int:
+        """Count the rows; where that takes reading, only the column called ``name`` is read."""
+        known = self.num_rows
+        return sum(len(rows) for rows in self.rows([name])) if known is None else known
+
+    def rows(self, names: Sequence[str], *, start: int = 0) -> Iterator[Rows]:
+        """Stream the columns called ``names`` from row ``start`` on; all parts are checked before any is read.
+
+        Raises
+        ------
+        ColumnError
+            When a part lacks one of the columns or has it twice.
+        """
+        for part in self.parts:
+            part.check(names)
+        for part in self.parts:
+            if part.num_rows is not None and part.num_rows <= start:
+                start -= part.num_rows
+                continue
+            for rows in part.rows(names):
+                if start < len(rows):
+                    yield rows.slice(start, len(rows))
+                start = max(start - len(rows), 0)
+
+
+def open_source(source: Any, types: Mapping[str, pa.DataType] | None = None) -> Source:
+    """Open anything tabular.
+
+    Parameters
+    ----------
+    source
+        A pandas or Polars frame, a Polars LazyFrame; an Arrow table, record batch, reader or dataset; an object
+        with ``__arrow_c_stream__``; a mapping of column names to arrays; the path, glob, folder or URI of Parquet
+        files; or a list of these. A folder is searched for ``*.parquet`` at any depth, in the order of the paths,
+        and ``key=value`` folder names become columns.
+    types
+        Types of columns that come from folder names; text where none is given.
+
+    Returns
+    -------
+    Source
+        Which can be read again and again, unless it is a reader: that one only once.
+
+    Raises
+    ------
+    DataError
+        When there is nothing to read, or nothing that can be read.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> source = open_source(pd.DataFrame({"user_id": [5, 7]}, index=[3, 3]))
+    >>> source.num_rows, next(source.rows(["user_id"])).column("user_id").to_pylist()
+    (2, [5, 7])
+    >>> next(source.rows(["user"]))
+    Traceback (most recent call last):
+    ...
+    recsys_emb.errors.ColumnError: frame: expected a column 'user', got 'user_id'. Did you mean 'user_id'?
+    """
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, (list, tuple)):
+        if not source:
+            raise DataError("source: expected at least one file or table, got an empty list. Check how it is made.")
+        return Source(tuple(part for one in source for part in open_source(one, types).parts))
+    if isinstance(source, (str, os.PathLike)):
+        return Source(tuple(file_parts(os.fspath(source), types or {})))
+    return Source((memory_part(source),))

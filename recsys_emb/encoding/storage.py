@@ -1,0 +1,154 @@
+"""Two ways to hold keys in memory, and the tables for each: 64-bit integers and byte strings in Arrow buffers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+import recsys_emb.kernels as kernels
+
+if TYPE_CHECKING:
+    from recsys_emb.kernels.bytes_search import BytesColumn
+    from recsys_emb.kernels.integer_table import IntegerColumn
+
+Indices: TypeAlias = npt.NDArray[np.int64]
+
+
+class Counter(Protocol):
+    """Distinct keys in order of arrival and how often each came."""
+
+    @property
+    def column(self) -> Any: ...
+    @property
+    def counts(self) -> Indices: ...
+    def __len__(self) -> int: ...
+    def add(self, column: Any, weights: Indices = ...) -> None: ...
+
+
+class Index(Protocol):
+    """Frozen map from key to index."""
+
+    repeated: int
+
+    def find(self, column: Any, out: Indices) -> None: ...
+
+
+class Storage(Protocol):
+    """How one kind of key lies in memory. Arrays are of `arrow_type`; a column is what the kernels take."""
+
+    arrow_type: pa.DataType
+
+    def column(self, array: pa.Array) -> Any: ...
+    def array(self, column: Any) -> pa.Array: ...
+    def counter(self) -> Counter: ...
+    def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> Index: ...
+    def stable_hash(self, array: pa.Array) -> npt.NDArray[np.uint64]: ...
+    def content(self, array: pa.Array) -> bytes: ...
+
+
+class IntegerStorage:
+    """Keys as int64."""
+
+    arrow_type = pa.int64()
+
+    def column(self, array: pa.Array) -> IntegerColumn:
+        """View an integer array of any width, slices and nulls included."""
+        return integer_column(array)
+
+    def array(self, column: IntegerColumn) -> pa.Array:
+        """Copy keys without nulls into an array."""
+        return pa.array(column.keys.copy())
+
+    def counter(self) -> Counter:
+        """Make an empty counter."""
+        return kernels.integer_table.IntegerCounter()
+
+    def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> Index:
+        """Freeze distinct keys: row r gets index ``first + r``."""
+        column = integer_column(array)
+        codes = {"first": first, "unknown": unknown, "missing": missing}
+        present = column.keys if array.null_count == 0 else integer_column(array.drop_null()).keys
+        if len(present):
+            low, high = int(present.min()), int(present.max())
+            if kernels.direct_table.DirectIndex.suits(low, high, keys=len(present), first=first):
+                return kernels.direct_table.DirectIndex(column, low=low, high=high, **codes)
+        return kernels.integer_table.IntegerIndex(column, **codes)
+
+    def stable_hash(self, array: pa.Array) -> npt.NDArray[np.uint64]:
+        """Hash every row, the same for ever."""
+        out = np.empty(len(array), np.uint64)
+        kernels.stable_hash.hash_integers(integer_column(array), out)
+        return out
+
+    def content(self, array: pa.Array) -> bytes:
+        """Bytes that differ where arrays without nulls differ."""
+        return integer_column(array).keys.astype("<i8", copy=False).tobytes()
+
+
+class BytesStorage:
+    """Keys as ``large_binary``."""
+
+    arrow_type = pa.large_binary()
+
+    def column(self, array: pa.Array) -> BytesColumn:
+        """View an array of ``large_binary`` or ``binary``, slices and nulls included."""
+        validity, offsets, data = array.buffers()
+        width: Any = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+        starts = _view(offsets, width, array.offset, len(array) + 1 if offsets else 0)
+        if not len(starts):
+            starts = np.zeros(1, np.int64)
+        text = _view(data, np.uint8, 0, data.size if data else 0)
+        bitmap = _bitmap(validity, array)
+        return kernels.bytes_search.BytesColumn(starts.astype(np.int64, copy=False), text, bitmap, array.offset)
+
+    def array(self, column: BytesColumn) -> pa.Array:
+        """Copy keys without nulls into an array."""
+        buffers = [None, pa.py_buffer(column.offsets.copy()), pa.py_buffer(column.data.copy())]
+        return pa.Array.from_buffers(self.arrow_type, column.rows, buffers)
+
+    def counter(self) -> Counter:
+        """Make an empty counter."""
+        return kernels.bytes_table.BytesCounter()
+
+    def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> Index:
+        """Freeze distinct keys: row r gets index ``first + r``."""
+        return kernels.bytes_table.BytesIndex(self.column(array), first=first, unknown=unknown, missing=missing)
+
+    def stable_hash(self, array: pa.Array) -> npt.NDArray[np.uint64]:
+        """Hash every row, the same for ever."""
+        out = np.empty(len(array), np.uint64)
+        kernels.stable_hash.hash_byte_strings(self.column(array), out)
+        return out
+
+    def content(self, array: pa.Array) -> bytes:
+        """Bytes that differ where arrays without nulls differ."""
+        column = self.column(array)
+        data = column.data[column.offsets[0] : column.offsets[-1]]
+        return np.diff(column.offsets).astype("<i8", copy=False).tobytes() + data.tobytes()
+
+
+INTEGERS = IntegerStorage()
+BYTE_STRINGS = BytesStorage()
+
+
+def integer_column(array: pa.Array) -> IntegerColumn:
+    """View an Arrow array of any integer type (or the codes of a dictionary) in its own width."""
+    validity, data = array.buffers()
+    keys = _view(data, array.type.to_pandas_dtype(), array.offset, len(array))
+    return kernels.integer_table.IntegerColumn(keys, _bitmap(validity, array), array.offset)
+
+
+def _bitmap(validity: pa.Buffer | None, array: pa.Array) -> npt.NDArray[np.uint8]:
+    present = validity is not None and array.null_count > 0
+    return _view(validity, np.uint8, 0, validity.size if present and validity else 0)
+
+
+def _view(buffer: pa.Buffer | None, dtype: Any, start: int, count: int) -> npt.NDArray[Any]:
+    if buffer is None or count == 0:
+        return kernels.memory.frozen(np.empty(0, dtype))
+    view = np.frombuffer(buffer, dtype, count, start * np.dtype(dtype).itemsize)
+    view.flags.writeable = False
+    return view

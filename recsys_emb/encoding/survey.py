@@ -1,0 +1,146 @@
+"""What the columns of a source hold: types, cardinalities, and which column decides which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_emb.encoding.frames import memory_part
+from recsys_emb.encoding.lists import is_list, read_lists
+from recsys_emb.encoding.numbers import is_number
+from recsys_emb.encoding.parts import Rows
+from recsys_emb.encoding.sources import Source, open_source
+from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
+from recsys_emb.errors import RecsysEmbError
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What is known about one column.
+
+    Parameters
+    ----------
+    name
+        Of the column.
+    type
+        Arrow type of its rows; of the values in a dictionary column.
+    codes
+        int64 ``(N,)``: equal rows have equal codes, 0 is missing; None where the column holds no keys.
+    values
+        Distinct values, or the distinct elements of lists.
+    """
+
+    name: str
+    type: pa.DataType
+    num_rows: int
+    missing: int
+    codes: npt.NDArray[np.int64] | None = None
+    values: pa.Array | None = None
+
+    @property
+    def type_name(self) -> str:
+        """Type in a few letters: all ways to store text are "text"."""
+        if self.is_list:
+            return f"list of {_type_name(self.type.value_type)}"
+        return _type_name(self.type)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether there is a number per row."""
+        return is_number(self.type) and not pa.types.is_null(self.type)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether there is a list per row."""
+        return is_list(self.type)
+
+    @property
+    def distinct(self) -> int:
+        """How many distinct rows there are, missing ones aside."""
+        return 0 if self.codes is None else len(np.unique(self.codes[self.codes > 0]))
+
+    def decides(self, other: ColumnFacts) -> bool:
+        """Whether rows that agree here agree in ``other`` too."""
+        if self.codes is None or other.codes is None:
+            return False
+        pairs = self.codes * (other.codes.max(initial=0) + 1) + other.codes
+        return len(np.unique(pairs)) == len(np.unique(self.codes))
+
+    def holds_only_values_of(self, other: ColumnFacts) -> bool:
+        """Whether every value here is one of the values there."""
+        if self.values is None or other.values is None or self.values.type != other.values.type:
+            return False
+        return bool(pc.all(pc.is_in(self.values, value_set=other.values)).as_py())
+
+
+def survey(source: Any, max_rows: int) -> list[ColumnFacts]:
+    """Look at every column in the first ``max_rows`` rows of a source; columns that are there twice are left out."""
+    opened = open_source(source)
+    names = list(dict.fromkeys(name for part in opened.parts for name in part.columns))
+    if not opened.repeatable:
+        opened = _held(opened, names, max_rows)
+    once = [name for name in names if all(part.columns.count(name) == 1 for part in opened.parts)]
+    return [_facts(opened, name, max_rows) for name in once]
+
+
+def _held(source: Source, names: list[str], max_rows: int) -> Source:
+    return Source(tuple(memory_part(rows.record) for rows in _first(source.rows(names), max_rows)))
+
+
+def _first(stream: Iterator[Rows], max_rows: int) -> Iterator[Rows]:
+    for rows in stream:
+        yield rows.slice(0, min(len(rows), max_rows))
+        max_rows -= len(rows)
+        if max_rows <= 0:
+            return
+
+
+def _type_name(kind: pa.DataType) -> str:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_text = pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain)
+    return "text" if is_text else str(plain)
+
+
+def _facts(source: Source, name: str, max_rows: int) -> ColumnFacts:
+    try:
+        chunks = [rows.column(name) for rows in _first(source.rows([name]), max_rows)]
+    except RecsysEmbError:
+        return ColumnFacts(name, pa.null(), 0, 0)
+    kind = next((chunk.type for chunk in chunks if not pa.types.is_null(chunk.type)), pa.null())
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    num_rows = sum(len(chunk) for chunk in chunks)
+    try:
+        codes, values = _list_codes(chunks, name) if is_list(kind) else _key_codes(chunks, name)
+    except (RecsysEmbError, pa.ArrowException):
+        return ColumnFacts(name, kind, num_rows, sum(chunk.null_count for chunk in chunks))
+    return ColumnFacts(name, kind, num_rows, int((codes == 0).sum()), codes, values)
+
+
+def _key_codes(chunks: list[pa.Array], name: str) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    vocabulary = _vocabulary(chunks, name)
+    encoded = [vocabulary.encode(chunk).numpy() for chunk in chunks]
+    return np.concatenate([np.zeros(0, np.int64), *encoded]).clip(1) - 1, vocabulary.values
+
+
+def _list_codes(chunks: list[pa.Array], name: str) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    lists = [read_lists(chunk, name) for chunk in chunks]
+    vocabulary = _vocabulary([one.values for one in lists], name)
+    rows: list[tuple[int, ...] | None] = []
+    for one in lists:
+        indices = vocabulary.encode(one.values).tolist()
+        rows += [tuple(indices[one.offsets[row] : one.offsets[row + 1]]) or None for row in range(len(one.lengths))]
+    return pd.factorize(pd.Series(rows, dtype=object))[0].astype(np.int64) + 1, vocabulary.values
+
+
+def _vocabulary(chunks: list[pa.Array], name: str) -> Vocabulary:
+    builder = VocabularyBuilder(name)
+    for chunk in chunks:
+        builder.add(chunk)
+    return builder.build()

@@ -1,0 +1,78 @@
+"""Index of each of some integers that lie close together: one array, addressed by the key itself."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from recsys_emb.kernels.integer_table import BLOCK, IntegerColumn
+from recsys_emb.kernels.jit import kernel
+from recsys_emb.kernels.memory import Integers, is_valid, mark_missing, prefetch
+
+Entries: TypeAlias = npt.NDArray[np.int32]
+
+_SPREAD = 8  # a key costs 4 bytes of range here and 32 in a hash table, so up to this spread the range is cheaper
+_IN_CACHE = 1 << 21  # ranges up to this size answer faster without the pass that asks ahead
+_LARGEST_INDEX = 2**31 - 1
+_ENTRY_BYTES_LOG2 = np.uint64(2)
+
+
+class DirectIndex:
+    """As `IntegerIndex`, for keys whose range is at most 8 times their number.
+
+    >>> column = IntegerColumn(np.array([12, 10]))
+    >>> index, found = DirectIndex(column, low=10, high=12, first=3, unknown=2, missing=1), np.empty(4, int)
+    >>> index.find(IntegerColumn(np.array([9, 10, 11, 12])), found)
+    >>> found.tolist()
+    [2, 4, 2, 3]
+    """
+
+    def __init__(self, column: IntegerColumn, *, low: int, high: int, first: int, unknown: int, missing: int) -> None:
+        self._low, self._missing = low, missing
+        # The last entry answers for every key outside the range.
+        self._indices = np.full(high - low + 2, unknown, np.int32)
+        self.repeated = place(self._indices, low, column, first, unknown)
+
+    @staticmethod
+    def suits(low: int, high: int, *, keys: int, first: int) -> bool:
+        """Whether ``keys`` keys between ``low`` and ``high`` are better off here than in a hash table."""
+        return high - low < max(_SPREAD * keys, BLOCK) and first + keys <= _LARGEST_INDEX
+
+    def find(self, column: IntegerColumn, out: Integers) -> None:
+        """Write the index of each key into ``out`` int64 (N,)."""
+        find(self._indices, self._low, column, self._missing, out)
+
+
+@kernel
+def place(indices: Entries, low: int, column: IntegerColumn, first: int, unknown: int) -> int:
+    """Write ``first`` + row of each valid key at its place; return how many places were taken already."""
+    keys, repeated = column.keys, 0
+    for row in range(len(keys)):
+        if is_valid(column.validity, column.bit_offset + row):
+            spot = keys[row] - low
+            if indices[spot] == unknown:
+                indices[spot] = first + row
+            else:
+                repeated += 1
+    return repeated
+
+
+@kernel
+def find(indices: Entries, low: int, column: IntegerColumn, missing: int, out: Integers) -> None:
+    """Write the entry at each key's place; keys below ``low`` wrap around and fall beyond the last place."""
+    keys = column.keys
+    last, address = np.uint64(len(indices) - 1), np.uint64(indices.ctypes.data)
+    ahead = len(indices) > _IN_CACHE
+    # Unsigned row numbers spare the check for negative ones, which would keep the loop from running full speed.
+    rows = np.uintp(len(keys))
+    block = np.uintp(BLOCK) if ahead else max(np.uintp(1), rows)
+    for row in range(np.uintp(0), rows, block):
+        end = min(row + block, rows)
+        if ahead:
+            for here in range(row, end):
+                prefetch(address + (min(np.uint64(keys[here] - low), last) << _ENTRY_BYTES_LOG2))
+        for here in range(row, end):
+            out[here] = indices[min(np.uint64(keys[here] - low), last)]
+    mark_missing(column.validity, column.bit_offset, missing, out)

@@ -1,0 +1,344 @@
+"""`Recommender`: the verbs, in raw values."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pandas as pd
+
+from recsys_emb.artifact.contents import Artifact, load_artifact, save_artifact
+from recsys_emb.encoding.encoder import FeatureEncoder
+from recsys_emb.errors import NotFittedError
+from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.schema.schema import Schema
+from recsys_emb.serving.exporting import embeddings, explain, predict
+from recsys_emb.serving.fitted import Fitted
+from recsys_emb.serving.judging import judge_rankings, judge_rows, relevant_rows
+from recsys_emb.serving.learning import Plan, read_rows
+from recsys_emb.serving.memory import Memory, pair_of
+from recsys_emb.serving.recommending import Offer, recommend, similar
+from recsys_emb.serving.requests import check_k, read_values
+from recsys_emb.serving.scoring import check_finite
+from recsys_emb.serving.settings import read_history, read_label, read_objective, read_plan, write_settings
+from recsys_emb.training.fitting import Solver
+from recsys_emb.training.history import FitHistory
+from recsys_emb.training.objective import EarlyStopping, Objective
+
+
+class Recommender:
+    """From a table of interactions to recommendations, all in the caller's own values.
+
+    Parameters
+    ----------
+    schema
+        What the columns mean; it names a user and an item.
+    objective
+        What to learn. Unless given: `SquaredError` for ratings, `Logistic` for a 0/1 label, and
+        `Logistic(negatives=5)` without a label, where every row is a positive.
+    solver
+        How to learn it. Unless given: `SequentialSGD`, and `Minibatch` where that does not apply.
+    epochs
+        Passes over the training rows, at most; the objective's default unless given.
+    early_stopping
+        When to stop before; the objective's default unless given. With ``epochs`` alone the run takes exactly as many.
+    seed
+        Of everything drawn at random: the same rows, settings and seed give the same model.
+    progress
+        True shows a progress bar, None only on a terminal; False also keeps the choice of objective and solver
+        from being printed to standard error.
+
+    Attributes
+    ----------
+    encoder : FeatureEncoder
+    model : MatrixFactorization
+    history : FitHistory
+        Loss and validation by epoch.
+
+    Raises
+    ------
+    SchemaError
+        When the schema has no user or no item.
+
+    Notes
+    -----
+    Every training row counts as seen, whatever its label: who saw an item and disliked it is not offered it again.
+    The catalogue is the items of the training rows. A user or item that training did not know is scored by the
+    unknown row, with missing features, and flagged ``known=False``; all unknown values of a feature score alike,
+    unless it spreads them over `UnknownBuckets`.
+
+    Examples
+    --------
+    >>> from recsys_emb.schema import Categorical
+    >>> frame = pd.DataFrame(
+    ...     {
+    ...         "user": ["ann", "ann", "bob", "bob", "cy"],
+    ...         "film": [1, 2, 1, 3, 2],
+    ...         "stars": [5, 1, 4, 2, 1],
+    ...     }
+    ... )
+    >>> schema = Schema(user=Categorical("user"), item=Categorical("film"), label="stars", embedding_dim=4)
+    >>> recommender = Recommender(schema, epochs=30, progress=False).fit(frame)
+    >>> recommender.recommend(["cy", "zoe"], k=2)[["user", "film", "rank", "known"]]
+      user  film  rank  known
+    0   cy     1     1   True
+    1   cy     3     2   True
+    2  zoe     1     1  False
+    3  zoe     3     2  False
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        objective: Objective | None = None,
+        solver: Solver | None = None,
+        epochs: int | None = None,
+        early_stopping: EarlyStopping | None = None,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> None:
+        pair_of(schema)
+        self.schema = schema
+        self._plan = Plan(objective, solver, epochs, early_stopping, seed, progress)
+        self._fitted: Fitted | None = None
+
+    @property
+    def encoder(self) -> FeatureEncoder:
+        """The fitted encoder: schema, vocabularies, statistics."""
+        return self._known().encoder
+
+    @property
+    def model(self) -> MatrixFactorization:
+        """The trained model, an ordinary `torch.nn.Module`."""
+        return self._known().model
+
+    @property
+    def history(self) -> FitHistory:
+        """How the last fit went, epoch by epoch."""
+        return self._known().history
+
+    # --- learning ----------------------------------------------------------------------------------------------
+
+    def fit(self, train: Any, *, validation: Any = None) -> Recommender:
+        """Learn vocabularies, then the model.
+
+        Parameters
+        ----------
+        train
+            Interactions: a pandas or Polars frame, an Arrow table or dataset, or Parquet files.
+        validation
+            Interactions to stop early by, and to choose the best epoch. Without them a share of ``train`` serves,
+            and the model is then fitted again on all of ``train``.
+
+        Raises
+        ------
+        EmptySourceError
+            When ``train`` has no rows.
+        ColumnError, KeyTypeError, DataError, FitError
+            When a column is not there, or holds what cannot be learned from.
+        """
+        self._fitted = self._plan.fit(self.schema, train, validation)
+        return self
+
+    def partial_fit(self, more: Any) -> Recommender:
+        """Learn from more rows: new users and items are appended, and training goes on, on these rows alone.
+
+        Indices keep their meaning, and the features that ``more`` states of known users and items win. Until it
+        succeeds, the recommender stays as it is. The first call is `fit`.
+        """
+        if self._fitted is None:
+            return self.fit(more)
+        self._fitted = self._plan.extend(self._fitted, more)
+        return self
+
+    # --- answering ---------------------------------------------------------------------------------------------
+
+    def predict(self, frame: Any) -> pd.Series:
+        """Predict a rating, a probability or a score for every row, as the objective means it.
+
+        Parameters
+        ----------
+        frame
+            Any source with every feature column of the schema; the label is not read. The position is taken as it
+            stands; where it is null, the missing row.
+
+        Returns
+        -------
+        pandas.Series
+            float64, named ``"score"``, with the frame's index. Ratings are within the range of the training label.
+
+        Raises
+        ------
+        ColumnError
+            When a feature column is not there.
+        """
+        return predict(self._ready(), frame)
+
+    def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True, candidates: Any = None) -> pd.DataFrame:
+        """Give every user the k best items.
+
+        Parameters
+        ----------
+        users
+            A list of users; repeats are answered again, in the order asked.
+        k
+            At least 1. A user gets fewer when fewer are left.
+        exclude_seen
+            Leave out what stands with the user in the training rows.
+        candidates
+            A list of items to choose from; None for the catalogue, which is the items of the training rows. Each
+            distinct item counts once, and missing values are no items.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The user, the item, ``"score"``, ``"rank"`` (1 is best) and ``"known"``: whether training knew both. The
+            score is that of `predict` at the position's ``serve_at``, with what the training rows last said about
+            user and item; the context of a request is missing. Ties are in an order that depends on the item alone.
+
+        Raises
+        ------
+        DataError
+            When ``users`` or ``candidates`` is not a list, or ``k`` not an integer of at least 1.
+        KeyTypeError
+            When the values are of another type than in training: text against integers.
+        FitError
+            When the model holds weights that are not finite.
+        """
+        fitted = self._ready()
+        check_k(k, where="Recommender.recommend")
+        asked = read_values(users, fitted.encoder.vocabularies[fitted.user.name], where="Recommender.recommend: users")
+        return recommend(fitted, asked, Offer.of(fitted, candidates), k, exclude_seen=exclude_seen)
+
+    def similar(self, items: Any, k: int = 10) -> pd.DataFrame:
+        """Give every item the k most similar others, by the cosine of item-side vectors without the position.
+
+        Parameters
+        ----------
+        items
+            A list of items of the training rows.
+        k
+            At least 1.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The item, the similar one (``"similar_"`` and the item's column), ``"score"`` in [-1, 1] and ``"rank"``.
+
+        Raises
+        ------
+        UnknownValueError
+            Listing the items that training did not know.
+        """
+        fitted = self._ready()
+        check_k(k, where="Recommender.similar")
+        return similar(fitted, items, k)
+
+    def explain(self, frame: Any) -> pd.DataFrame:
+        """Take the predictions for the rows of a frame apart.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the frame's index: ``"offset"``, ``"bias:<feature>"`` of every feature, ``"interaction"``;
+            ``"clipping"`` where ratings are clipped; and ``"score"``, their sum to the rounding of float64. With
+            `Logistic` these are log odds, and ``"probability"`` stands beside them.
+        """
+        return explain(self._ready(), frame)
+
+    def embeddings(self, name: str) -> pd.DataFrame:
+        """Export a feature's vectors: a row per value of its vocabulary, with its ``"vector"``, float32 ``(D,)``.
+
+        Raises
+        ------
+        ColumnError
+            When there is no such feature, or it has no vocabulary.
+        """
+        return embeddings(self._ready(), name)
+
+    # --- judging -----------------------------------------------------------------------------------------------
+
+    def evaluate(
+        self, frame: Any, k: int = 10, *, relevant_at: float | None = None, exclude_seen: bool = True
+    ) -> dict[str, float]:
+        """Judge predictions and recommendations by the rows of a frame.
+
+        Parameters
+        ----------
+        frame
+            Any source with the feature columns and, if the schema declares one, the label.
+        k
+            Length of the recommended lists.
+        relevant_at
+            Rows with a label of at least this show something relevant. Unless given: rows of label 1 where the
+            training label is 0 or 1, all rows otherwise.
+        exclude_seen
+            Recommend as `recommend` does by default. A relevant item that the training rows hold cannot be
+            recommended then and counts as missed; say False where a test repeats pairs of the training rows.
+
+        Returns
+        -------
+        dict
+            ``rmse`` and ``mae`` of ratings, or ``auc`` and ``log_loss`` of a 0/1 label (``auc`` alone with
+            negatives), over all rows, each at its own position. Of the ranking of the whole catalogue at the
+            position's ``serve_at``: ``recall``, ``ndcg``, ``mrr``, ``hit_rate``, means over the ``n_evaluated``
+            users to whom something is relevant; ``n_skipped`` users have nothing relevant. ``n_rows`` rows in all.
+            What cannot be said is NaN, with a warning.
+
+        Raises
+        ------
+        ColumnError
+            When the schema declares a label and the frame has none.
+        """
+        fitted = self._ready()
+        check_k(k, where="Recommender.evaluate")
+        batch = read_rows(fitted.encoder, frame, where="Recommender.evaluate")
+        relevant = relevant_rows(fitted, batch, relevant_at)
+        rankings = judge_rankings(fitted, frame, relevant, k, exclude_seen=exclude_seen)
+        return {**judge_rows(fitted, batch), **rankings, "n_rows": len(batch)}
+
+    # --- keeping -----------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write everything needed to serve and to go on training into a folder: JSON, Parquet and safetensors.
+
+        The folder appears, or replaces an earlier one, in one step: a reader finds the old model or the new one.
+
+        Raises
+        ------
+        ArtifactError
+            When something other than a saved recommender stands there, or the objective is not one of this library.
+        """
+        fitted = self._ready()
+        memory, settings = fitted.memory, write_settings(self._plan, fitted)
+        save_artifact(folder, Artifact(fitted.encoder, fitted.model, memory.users, memory.items, memory.seen, settings))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Recommender:
+        """Read what `save` wrote. Nothing in the folder is executed.
+
+        Raises
+        ------
+        ArtifactError
+            When it is not a saved recommender, was written by a newer version, or is damaged.
+        """
+        saved = load_artifact(folder)
+        memory, said = Memory(saved.users, saved.items, saved.seen), saved.settings
+        recommender = cls(saved.encoder.schema)
+        recommender._plan = read_plan(said)
+        recommender._fitted = Fitted(
+            saved.encoder, saved.model, memory, read_objective(said), read_label(said), read_history(said)
+        )
+        return recommender
+
+    def _known(self) -> Fitted:
+        if self._fitted is None:
+            raise NotFittedError("Recommender: expected a fitted recommender, got an unfitted one. Call fit first.")
+        return self._fitted
+
+    def _ready(self) -> Fitted:
+        """Give what was fitted, if its weights can be trusted."""
+        fitted = self._known()
+        check_finite(fitted.model)
+        return fitted

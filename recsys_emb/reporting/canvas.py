@@ -1,0 +1,72 @@
+"""The paper that pictures are drawn on: one figure, one style, and labels that cover nothing."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recsys_emb.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
+
+# Okabe and Ito (2008): told apart with any colour vision, and in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+QUIET = "#8A8A8A"
+INK = "#262626"
+_MOST_LABELS = 400
+
+
+def new_canvas(
+    title: str, x_label: str, y_label: str, *, size: tuple[float, float] = (7.0, 4.5)
+) -> tuple[Figure, Axes]:
+    """Make a figure with one axis in this module's style."""
+    try:
+        matplotlib_figure = importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        where = "recsys_emb.reporting.plots"
+        raise MissingDependencyError(
+            f"{where}: expected matplotlib to be installed, got none. Run: pip install 'recsys-emb[plots]'."
+        ) from error
+    figure: Figure = matplotlib_figure.Figure(figsize=size, dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=INK, pad=12)
+    axes.set_xlabel(x_label, color=INK)
+    axes.set_ylabel(y_label, color=INK)
+    calm(axes)
+    return figure, axes
+
+
+def calm(axes: Axes) -> None:
+    """Draw the axes thin and quiet, so that the data stands out."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(QUIET)
+    axes.tick_params(colors=INK, color=QUIET)
+    axes.grid(axis="y", color="#E6E6E6", lw=0.8)
+    axes.set_axisbelow(True)
+
+
+def write_labels(figure: Figure, axes: Axes, points: NDArray[np.float64], labels: Sequence[object]) -> None:
+    """Write each label right or left of its point where it covers nothing; outermost points first."""
+    axes.margins(x=0.12)
+    figure.draw_without_rendering()
+    pixels = axes.transData.transform(points)
+    outermost = np.argsort(-np.square(points / (points.std(axis=0) + 1e-12)).sum(axis=1), kind="stable")
+    written: list[Bbox] = []
+    for row in outermost[:_MOST_LABELS]:
+        for shift, side in ((6, "left"), (-6, "right")):
+            text = axes.annotate(str(labels[row]), points[row], (shift, 0), textcoords="offset points", ha=side)
+            text.set(fontsize=8, color=INK, verticalalignment="center_baseline", in_layout=False)
+            box = text.get_window_extent()
+            inside = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
+            covers = ((pixels >= box.min) & (pixels <= box.max)).all(axis=1).any()
+            if inside and not covers and not any(box.overlaps(other) for other in written):
+                written.append(box)
+                break
+            text.remove()

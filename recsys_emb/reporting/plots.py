@@ -1,0 +1,295 @@
+"""Pictures of a run: each function takes data and returns a matplotlib `Figure`, and touches no global state.
+
+Save one with ``figure.savefig("loss.png")``; in a notebook it shows itself. matplotlib is an optional extra and is
+loaded when the first picture is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.decomposition import PCA
+
+from recsys_emb.errors import DataError, counted
+from recsys_emb.reporting.canvas import COLOURS, INK, QUIET, calm, new_canvas, write_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class History(Protocol):
+    """A run that can tell its epochs, as `FitHistory` does."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Give one row per epoch: ``epoch``, ``train_loss``, ``validation``."""
+        ...
+
+
+def loss_curve(history: History | pd.DataFrame, *, title: str = "Loss by epoch") -> Figure:
+    """Draw training and validation loss by epoch, and mark the best epoch.
+
+    Parameters
+    ----------
+    history
+        `Recommender.history`, or a frame with the columns ``epoch``, ``train_loss`` and, where there was
+        validation, ``validation``. The lowest validation is marked.
+    title
+        Title of the picture.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure.
+
+    Raises
+    ------
+    DataError
+        When there is no epoch.
+    MissingDependencyError
+        When matplotlib is not installed.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"epoch": [1, 2, 3], "train_loss": [0.9, 0.5, 0.3], "validation": [1.0, 0.7, 0.8]})
+    >>> [line.get_label() for line in loss_curve(frame).axes[0].lines][:2]
+    ['training', 'validation']
+    """
+    frame = history if isinstance(history, pd.DataFrame) else history.to_frame()
+    if not len(frame):
+        raise DataError("loss_curve: expected at least one epoch, got 0. Draw it after fit.")
+    figure, axes = new_canvas(title, "epoch (passes over the training rows)", "mean loss per row")
+    epochs = frame["epoch"].to_numpy()
+    marker = "o" if len(frame) == 1 else None
+    axes.plot(epochs, frame["train_loss"], color=COLOURS[0], label="training", marker=marker, lw=2)
+    if "validation" in frame and frame["validation"].notna().any():
+        axes.plot(epochs, frame["validation"], color=COLOURS[1], label="validation", marker=marker, lw=2)
+        _mark_best(axes, epochs, frame["validation"])
+        axes.legend(frameon=False)
+    axes.locator_params(axis="x", integer=True)
+    axes.margins(x=0.02)
+    return figure
+
+
+def weight_histogram(
+    before: ArrayLike, after: ArrayLike, *, title: str = "Weights before and after training"
+) -> Figure:
+    """Draw how the weights of a table spread before and after training.
+
+    Parameters
+    ----------
+    before, after
+        Weights of any shape and number. Both are drawn on the same bins, as densities.
+    title
+        Title of the picture.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure.
+
+    Raises
+    ------
+    DataError
+        When there are no weights, or some are not finite.
+    MissingDependencyError
+        When matplotlib is not installed.
+
+    Examples
+    --------
+    >>> figure = weight_histogram(np.zeros((10, 4)), np.ones((10, 4)))
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['before: mean 0, sd 0', 'after: mean 1, sd 0']
+    """
+    weights = {"before": _flat("before", before), "after": _flat("after", after)}
+    figure, axes = new_canvas(title, "weight", "density (area 1)")
+    bins = np.histogram_bin_edges(np.concatenate(list(weights.values())), bins=80)
+    for (name, values), colour in zip(weights.items(), (QUIET, COLOURS[0]), strict=True):
+        label = f"{name}: mean {values.mean():.2g}, sd {values.std():.2g}"
+        axes.hist(values, bins=list(bins), density=True, histtype="stepfilled", color=colour, alpha=0.25)
+        axes.hist(values, bins=list(bins), density=True, histtype="step", color=colour, lw=2, label=label)
+    axes.legend(frameon=False)
+    axes.set_ylim(bottom=0)
+    return figure
+
+
+def position_effect(
+    positions: ArrayLike,
+    effects: ArrayLike,
+    *,
+    counts: ArrayLike | None = None,
+    serve_at: int | None = None,
+    unit: str = "units of the label",
+    title: str = "What the position adds to a score",
+) -> Figure:
+    """Draw what each position adds to a score, and how often it was seen.
+
+    Parameters
+    ----------
+    positions
+        int ``(P,)``, positions.
+    effects
+        float ``(P,)``, what each adds to the score.
+    counts
+        int ``(P,)``, training rows at each position; drawn as bars below.
+    serve_at
+        Position that recommendations are scored at; it is marked.
+    unit
+        Unit of the effects, for the axis.
+    title
+        Title of the picture.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure, with a second axis when ``counts`` is given.
+
+    Raises
+    ------
+    DataError
+        When the lengths differ or there is no position.
+    MissingDependencyError
+        When matplotlib is not installed.
+
+    Examples
+    --------
+    >>> figure = position_effect([1, 2, 3], [0.4, 0.1, -0.2], serve_at=1)
+    >>> figure.axes[0].get_ylabel()
+    'effect (units of the label)'
+    """
+    places, heights = np.asarray(positions), np.asarray(effects, dtype=np.float64)
+    seen = None if counts is None else np.asarray(counts)
+    if not len(places) or any(len(other) != len(places) for other in (heights, seen) if other is not None):
+        lengths = ", ".join(str(len(other)) for other in (places, heights, seen) if other is not None)
+        raise DataError(
+            f"position_effect: expected equal lengths of at least 1, got {lengths}. Give one number per position."
+        )
+    figure, axes = new_canvas(title, "position", f"effect ({unit})")
+    axes.axhline(0, color=QUIET, lw=1, zorder=1)
+    axes.plot(places, heights, color=COLOURS[0], lw=2, marker="o", ms=5, zorder=2)
+    axes.locator_params(axis="x", integer=True)
+    if serve_at is not None:
+        axes.axvline(serve_at, color=COLOURS[1], lw=1.5, ls="--", zorder=1, label=f"served at {serve_at}")
+        axes.legend(frameon=False)
+    if seen is not None:
+        _add_counts(axes, places, seen)
+    return figure
+
+
+def item_map(
+    vectors: ArrayLike,
+    labels: Sequence[object] | None = None,
+    *,
+    groups: Sequence[object] | None = None,
+    title: str = "Map of items",
+) -> Figure:
+    """Draw vectors on their two principal axes.
+
+    Parameters
+    ----------
+    vectors
+        float ``(I, D)``, at least two rows.
+    labels
+        One name per vector. As many are written as fit without touching; the outermost first.
+    groups
+        One group per vector, told apart by colour: the seven largest, the others as one.
+    title
+        Title of the picture.
+
+    Returns
+    -------
+    Figure
+        A matplotlib figure; the axes tell the share of variance that they show.
+
+    Raises
+    ------
+    DataError
+        When there are fewer than two vectors, some number is not finite, or lengths differ.
+    MissingDependencyError
+        When matplotlib is not installed.
+
+    Examples
+    --------
+    >>> figure = item_map([[0.0, 0.0], [1.0, 1.0], [2.0, 2.1]], ["a", "b", "c"])
+    >>> figure.axes[0].get_xlabel()
+    'first principal axis (100 % of variance)'
+    """
+    points, shares = _principal_axes(np.asarray(vectors, dtype=np.float64))
+    for name, given in (("labels", labels), ("groups", groups)):
+        if given is not None and len(given) != len(points):
+            raise DataError(
+                f"item_map: expected {name} of length {len(points)}, got {len(given)}. Give one per vector."
+            )
+    described = [
+        f"{order} principal axis ({share:.0%} of variance)".replace("%", " %")
+        for order, share in zip(("first", "second"), shares, strict=True)
+    ]
+    figure, axes = new_canvas(title, *described, size=(8.0, 6.5))
+    axes.grid(visible=False)
+    _scatter(axes, points, groups)
+    if labels is not None:
+        write_labels(figure, axes, points, labels)
+    return figure
+
+
+def _mark_best(axes: Axes, epochs: NDArray[np.int64], validation: pd.Series) -> None:
+    """Put a dot and its number at the lowest validation."""
+    best = int(np.nanargmin(validation.to_numpy(dtype=np.float64)))
+    epoch, value = epochs[best], float(validation.iloc[best])
+    axes.plot([epoch], [value], "o", color=COLOURS[1], ms=8, label=f"best: {value:.4g} after epoch {epoch}")
+
+
+def _add_counts(axes: Axes, positions: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    """Stack a small chart of row counts under the effects, on the same positions."""
+    figure = axes.figure
+    grid = figure.add_gridspec(2, 1, height_ratios=[3, 1])
+    axes.set_subplotspec(grid[0])
+    below = figure.add_subplot(grid[1], sharex=axes)
+    below.bar(positions, counts, color=QUIET, width=0.8)
+    below.set_xlabel(axes.get_xlabel(), color=INK)
+    below.set_ylabel("training rows", color=INK)
+    axes.set_xlabel("")
+    axes.tick_params(labelbottom=False)
+    calm(below)
+
+
+def _flat(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    flat = np.asarray(values, dtype=np.float64).reshape(-1)
+    if not len(flat) or not np.isfinite(flat).all():
+        bad = int(len(flat) - np.isfinite(flat).sum())
+        got = f"{counted(bad, 'weight')} not finite" if bad else "none"
+        raise DataError(f"weight_histogram: expected finite weights {name} training, got {got}. Check the table.")
+    return flat
+
+
+def _principal_axes(vectors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give points ``(I, 2)`` and the two axes' shares of variance."""
+    if vectors.ndim != 2 or len(vectors) < 2 or not np.isfinite(vectors).all():
+        bad = int(vectors.size - np.isfinite(vectors).sum())
+        got = f"shape {vectors.shape}" + (f" with {counted(bad, 'number')} not finite" if bad else "")
+        raise DataError(f"item_map: expected finite vectors (I, D) with I of at least 2, got {got}. Check the table.")
+    wide = vectors if vectors.shape[1] > 1 else np.pad(vectors, ((0, 0), (0, 1)))
+    if not np.ptp(wide, axis=0).any():
+        return np.zeros((len(wide), 2)), np.zeros(2)
+    analysis = PCA(n_components=2, svd_solver="full").fit(wide)
+    return analysis.transform(wide), analysis.explained_variance_ratio_
+
+
+def _scatter(axes: Axes, points: NDArray[np.float64], groups: Sequence[object] | None) -> None:
+    size = float(np.clip(4000 / len(points), 10, 45))
+    if groups is None:
+        axes.scatter(points[:, 0], points[:, 1], s=size, color=COLOURS[0], alpha=0.75, lw=0)
+        return
+    names = pd.Series(list(groups), dtype=object).map(str)
+    largest = sorted(names.value_counts().index[: len(COLOURS) - 1])
+    others = ~names.isin(largest).to_numpy()
+    if others.any():
+        axes.scatter(points[others, 0], points[others, 1], s=size, color=QUIET, alpha=0.5, lw=0, label="others")
+    for name, colour in zip(largest, COLOURS, strict=False):
+        own = (names == name).to_numpy()
+        axes.scatter(points[own, 0], points[own, 1], s=size, color=colour, alpha=0.8, lw=0, label=name)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=(45 / size) ** 0.5)

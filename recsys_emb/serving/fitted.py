@@ -1,0 +1,105 @@
+"""`Fitted`: everything that a fit leaves behind, and what the verbs ask of it, in indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from recsys_emb.encoding.batch import Batch, Jagged
+from recsys_emb.encoding.encoder import FeatureEncoder
+from recsys_emb.evaluation.catalogue import Catalogue
+from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.schema.columns import Categorical
+from recsys_emb.schema.schema import Schema
+from recsys_emb.serving.memory import Memory, pair_of
+from recsys_emb.serving.scoring import score, sides
+from recsys_emb.training.history import FitHistory
+from recsys_emb.training.objective import Objective
+
+
+@dataclass(frozen=True)
+class LabelRange:
+    """What training saw of the label: its range, and whether it held nothing but 0 and 1."""
+
+    low: float = -torch.inf
+    high: float = torch.inf
+    binary: bool = False
+
+    @classmethod
+    def of(cls, label: Tensor | None) -> LabelRange:
+        """Range of a label ``(B,)``; unbounded without one."""
+        if label is None or not len(label):
+            return cls()
+        binary = bool(((label == 0) | (label == 1)).all())
+        return cls(float(label.min()), float(label.max()), binary)
+
+    def merged(self, later: LabelRange) -> LabelRange:
+        """Range of both."""
+        return LabelRange(min(self.low, later.low), max(self.high, later.high), self.binary and later.binary)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted encoder and model, and what serving needs beside them.
+
+    Parameters
+    ----------
+    encoder, model
+        Fitted.
+    memory
+        What is known of users and items.
+    objective
+        What the model was trained for; it says what a score means.
+    label
+        What training saw of the label.
+    history
+        How the fit went.
+    """
+
+    encoder: FeatureEncoder
+    model: MatrixFactorization
+    memory: Memory
+    objective: Objective
+    label: LabelRange
+    history: FitHistory
+
+    @property
+    def schema(self) -> Schema:
+        """Declarations that were fitted."""
+        return self.encoder.to_state().schema
+
+    @property
+    def user(self) -> Categorical:
+        """The user's declaration."""
+        return pair_of(self.schema)[0]
+
+    @property
+    def item(self) -> Categorical:
+        """The item's declaration."""
+        return pair_of(self.schema)[1]
+
+    def answer(self, batch: Batch) -> Tensor:
+        """Predict the rows: float64 ``(B,)``, a rating, a probability or a score, as the objective means it."""
+        return self.objective.answer(score(self.model, batch), self.label.low, self.label.high)
+
+    def pairs(self, users: Tensor, items: Tensor) -> Batch:
+        """Rows of users with items, both int64 ``(B,)``, with what is known of them, at the position of serving."""
+        side = self.memory.item_rows(items, self.encoder)
+        return self.memory.user_rows(users, self.encoder).replacing(side.columns)
+
+    def user_vectors(self, users: Tensor) -> Tensor:
+        """Sum the user side of ``users``, int64 ``(B,)``: ``(B, D)``."""
+        return sides(self.model, self.memory.user_rows(users, self.encoder), self.model.user_names)[0]
+
+    def catalogue(self, strangers: Tensor, rows: Tensor | None) -> Catalogue:
+        """Lay out the known items, then ``strangers`` (indices of unknown items), for ranking; ``rows`` chooses."""
+        items = self.memory.item_rows(torch.cat([self.memory.items.indices, strangers]), self.encoder)
+        vectors, biases = sides(self.model, items, self.model.item_names)
+        return Catalogue(vectors, biases, candidates=rows)
+
+    def seen_rows(self, users: Tensor) -> Jagged:
+        """Rows of the catalogue that each of ``users`` has seen."""
+        seen = self.memory.seen_by(users)
+        return Jagged(self.memory.items.rows_of(seen.values), seen.offsets)

@@ -1,0 +1,162 @@
+"""What a recommender was told and saw, as JSON-able data and back: plain names and numbers, nothing to execute."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from recsys_emb.errors import ArtifactError, listed
+from recsys_emb.serving.fitted import Fitted, LabelRange
+from recsys_emb.serving.learning import Plan
+from recsys_emb.training.history import Epoch, FitHistory
+from recsys_emb.training.losses import BPR, Logistic, SampledSoftmax, SquaredError
+from recsys_emb.training.minibatch import Minibatch
+from recsys_emb.training.objective import EarlyStopping, Objective
+from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
+from recsys_emb.training.sequential import SequentialSGD
+
+_OBJECTIVES = (SquaredError, Logistic, BPR, SampledSoftmax)
+_SOLVERS = (SequentialSGD, Minibatch)
+_OPTIMIZERS = {optimizer.__name__: optimizer for optimizer in (LazyAdam, RowWiseAdagrad)}
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def write_settings(plan: Plan, fitted: Fitted) -> dict[str, Any]:
+    """Describe what serving and further training need beside encoder, model and memory.
+
+    A solver with an optimizer of the caller's own is left out, and chosen anew after loading.
+
+    Raises
+    ------
+    ArtifactError
+        When the objective is not one of this library, so that no loader could know what a score means.
+    """
+    objective = describe(fitted.objective)
+    if objective is None:
+        got = type(fitted.objective).__name__
+        raise ArtifactError(
+            f"Recommender.save: expected an objective of recsys_emb, got {got}. Save the model's state_dict instead."
+        )
+    asked = {"objective": plan.objective, "solver": plan.solver, "early_stopping": plan.early_stopping}
+    described = {name: describe(declared) for name, declared in asked.items()}
+    return {
+        "objective": objective,
+        "label": _without_nan(dataclasses.asdict(fitted.label)),
+        "history": _without_nan(dataclasses.asdict(fitted.history)),
+        "plan": {**described, "epochs": plan.epochs, "seed": plan.seed, "progress": plan.progress},
+    }
+
+
+def read_plan(settings: Mapping[str, Any]) -> Plan:
+    """Read how the caller wanted to learn."""
+    said = _mapping(settings.get("plan"), "plan")
+    return Plan(
+        objective=restore(said.get("objective"), *_OBJECTIVES),
+        solver=restore(said.get("solver"), *_SOLVERS),
+        epochs=_whole(said.get("epochs"), "epochs"),
+        early_stopping=restore(said.get("early_stopping"), EarlyStopping),
+        seed=_whole(said.get("seed"), "seed") or 0,
+        progress=None if said.get("progress") is None else bool(said["progress"]),
+    )
+
+
+def read_objective(settings: Mapping[str, Any]) -> Objective:
+    """Read what the model was trained for."""
+    objective = restore(settings.get("objective"), *_OBJECTIVES)
+    if objective is None:
+        raise ArtifactError("recommender.json: expected an objective, got none. Save the recommender again.")
+    return cast("Objective", objective)
+
+
+def read_label(settings: Mapping[str, Any]) -> LabelRange:
+    """Read what training saw of the label."""
+    said = _mapping(settings.get("label"), "label")
+    low, high = (_number(said.get(name), name) for name in ("low", "high"))
+    return LabelRange(-math.inf if low is None else low, math.inf if high is None else high, bool(said.get("binary")))
+
+
+def read_history(settings: Mapping[str, Any]) -> FitHistory:
+    """Read how the fit went; an empty history where none was kept."""
+    said = _mapping(settings.get("history"), "history")
+    try:
+        epochs, refit = ([_epoch(*line) for line in said.get(name, [])] for name in ("epochs", "refit"))
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"recommender.json: history: expected epochs, got {error}. Save it again.") from error
+    best, seconds = _whole(said.get("best_epoch"), "best_epoch"), _number(said.get("seconds"), "seconds")
+    return FitHistory(epochs, best or 0, refit, seconds or 0.0, bool(said.get("interrupted")))
+
+
+def describe(declared: object) -> dict[str, Any] | None:
+    """Describe a declaration of this library by its name and fields; None for what cannot be described.
+
+    >>> describe(Logistic(negatives=5))
+    {'kind': 'Logistic', 'negatives': 5}
+    >>> describe(object()) is None
+    True
+    """
+    if not isinstance(declared, (*_OBJECTIVES, *_SOLVERS, EarlyStopping)):
+        return None
+    fields = {field.name: getattr(declared, field.name) for field in dataclasses.fields(declared) if field.init}
+    named = {name: value.__name__ if value in _OPTIMIZERS.values() else value for name, value in fields.items()}
+    return (
+        {"kind": type(declared).__name__, **named} if all(isinstance(one, _PLAIN) for one in named.values()) else None
+    )
+
+
+def restore(described: object, *kinds: Any) -> Any:
+    """Make the declaration that `describe` described; None stays None, and a field that is absent has its default.
+
+    >>> restore({"kind": "Logistic"}, Logistic)
+    Logistic(negatives=0)
+
+    Raises
+    ------
+    ArtifactError
+        When it is none of ``kinds``, or not as this version declares it.
+    """
+    if described is None:
+        return None
+    known = {kind.__name__: kind for kind in kinds}
+    fields = dict(_mapping(described, "a declaration"))
+    kind = fields.pop("kind", None)
+    if kind not in known:
+        raise ArtifactError(f"recommender.json: expected one of {listed(known)}, got {kind!r}. Save it again.")
+    if "optimizer" in fields:
+        fields["optimizer"] = _OPTIMIZERS.get(fields["optimizer"])
+    try:
+        return known[kind](**fields)
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"recommender.json: expected settings of {kind}, got {error}. Save it again.") from error
+
+
+def _epoch(epoch: int, train_loss: float | None, validation: float | None) -> Epoch:
+    return Epoch(int(epoch), math.nan if train_loss is None else float(train_loss), validation)
+
+
+def _without_nan(value: Any) -> Any:
+    """Replace what JSON cannot say, infinities and NaN, by None."""
+    if isinstance(value, dict):
+        return {name: _without_nan(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _mapping(value: object, name: str) -> Mapping[str, Any]:
+    if value is None or isinstance(value, Mapping):
+        return value or {}
+    raise ArtifactError(f"recommender.json: expected {name} to be an object, got {value!r}. Save it again.")
+
+
+def _number(value: object, name: str) -> float | None:
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return None if value is None else float(value)
+    raise ArtifactError(f"recommender.json: expected {name} to be a number, got {value!r}. Save it again.")
+
+
+def _whole(value: object, name: str) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise ArtifactError(f"recommender.json: expected {name} to be an integer, got {value!r}. Save it again.")
