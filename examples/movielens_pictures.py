@@ -1,0 +1,42 @@
+"""Pictures of a model of MovieLens 100K: loss, weights, position effect, map of movies.
+
+Needs:  matplotlib. Called by examples/movielens.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from movielens_data import ITEM
+
+from recsys_emb import MatrixFactorization, Recommender
+from recsys_emb.reporting.plots import item_map, loss_curve, position_effect, weight_histogram
+
+
+def position_effects(model: Recommender, rows: pd.DataFrame) -> pd.Series:
+    """Measure what each step of a history adds to a predicted rating, on average over the rows."""
+    sample = rows.iloc[::50]
+    steps = sorted(rows["step"].unique())
+    terms = {step: model.explain(sample.assign(step=step)) for step in steps}
+    means = {step: (table["score"] - table.get("clipping", 0)).mean() for step, table in terms.items()}
+    return pd.Series(means) - pd.Series(means).mean()
+
+
+def draw(model: Recommender, rows: pd.DataFrame, items: pd.DataFrame, out: Path) -> list[str]:
+    """Write four pictures into ``out`` and return their names."""
+    effects = position_effects(model, rows)
+    counts = rows["step"].value_counts().sort_index()
+    vectors = model.embeddings(ITEM).merge(items, on=ITEM)
+    known = vectors[vectors[ITEM].isin(rows[ITEM].value_counts().head(150).index)]
+    before = MatrixFactorization(model.encoder, seed=0).vectors.lookup(ITEM).weight.detach()
+    after = model.model.vectors.lookup(ITEM).weight.detach()
+    pictures = {
+        "loss": loss_curve(model.history),
+        "weights": weight_histogram(before, after, title="Movie vectors before and after training"),
+        "position": position_effect(effects.index, effects, counts=counts, unit="stars"),
+        "movies": item_map(known["vector"].tolist(), known["title"].tolist(), groups=known["genres"].str[0].tolist()),
+    }
+    for name, figure in pictures.items():
+        figure.savefig(out / f"{name}.png", dpi=120)
+    return [f"{name}.png" for name in pictures]
