@@ -15,6 +15,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+$(MOVIELENS): | $(STAMP)
+	$(BIN)/python data/movielens_100k/prepare.py
+
 demo: $(STAMP)  ## Train, judge and explain on MovieLens 100K; pictures go to out/
 	$(BIN)/python examples/movielens.py
 
@@ -27,7 +30,7 @@ check: $(STAMP)  ## Lint, formatting and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: $(STAMP)  ## Run the benchmarks, one after another
+bench: $(STAMP) $(MOVIELENS)  ## Run the benchmarks, one after another
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
 docs: $(STAMP)  ## Redraw the pictures in docs/

@@ -25,8 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.benchmark import Timer
 
-from recsys_emb import CategoryEmbedding
-from recsys_emb.lookup.one_hot import one_hot
+from recsys_emb import CategoryEmbedding, one_hot
 
 B = 64
 WAYS: dict[str, Callable[[CategoryEmbedding, Tensor], Tensor]] = {

@@ -3,7 +3,7 @@
 Run:    python examples/lookup_is_matmul.py
 Needs:  matplotlib; seconds.
 Prints: values ↔ indices, how far three spellings of a lookup differ, which rows of the table have a gradient, and how
-        an index that does not exist is refused.
+        an index that does not exist and one that is no integer are refused.
 Draws:  out/lookup_is_matmul.png, the equation and the gradient of the table.
 """
 
@@ -17,8 +17,7 @@ from data_folder import ROOT
 from pictures import Block, draw_equation
 from torch import Tensor
 
-from recsys_emb import PADDING_INDEX, CategoryEmbedding, OneHotProjection, Vocabulary
-from recsys_emb.lookup.one_hot import one_hot
+from recsys_emb import PADDING_INDEX, CategoryEmbedding, OneHotProjection, Vocabulary, one_hot
 
 SOLD = ["tea"] * 4 + ["coffee"] * 3 + ["milk", "milk", "juice", "cocoa", "water"]
 BATCH = ["tea", "cocoa", "tea", "milk", "tea", "cola", None]
@@ -55,11 +54,20 @@ def picture(names: list[str], indices: Tensor, table: Tensor, gradient: Tensor, 
         Block(table.numpy(), "table E", "V × D", labels),
         "=",
         Block((hot @ table).numpy(), "vectors", "B × D"),
-        "   ⟶   ",
+        "⟶",
         Block(gradient.numpy(), "gradient of E", "rows that were looked up,\nonce per occurrence"),
     ]
     path.parent.mkdir(exist_ok=True)
     draw_equation(parts).savefig(path)
+
+
+def refusal(embedding: CategoryEmbedding, indices: Tensor) -> str:
+    """Say why these indices cannot be looked up."""
+    try:
+        embedding(indices)
+    except (IndexError, TypeError) as error:
+        return str(error)
+    return "not at all"
 
 
 def largest(difference: Tensor) -> float:
@@ -78,7 +86,7 @@ def main(out: Path = ROOT / "out") -> dict[str, object]:
     for name, (look_up, weight) in spellings(embedding).items():
         vectors[name] = look_up(indices)
         (vectors[name].square().sum() / 2).backward()  # so the gradient of a row is the row, once per occurrence
-        gradients[name] = weight.grad if weight.shape == embedding.weight.shape else weight.grad.T
+        gradients[name] = weight.grad.T if isinstance(look_up, OneHotProjection) else weight.grad
         pairs = [(found[name], found["lookup E[i]"]) for found in (vectors, gradients)]
         differences[name] = tuple(largest(one - other) for one, other in pairs)
         print("{:<25}  differs by {:.0e} forward, {:.0e} in the gradient".format(name, *differences[name]))
@@ -86,11 +94,16 @@ def main(out: Path = ROOT / "out") -> dict[str, object]:
     print(f"rows with a gradient {touched}, rows looked up {indices.unique().tolist()}")
     names = [*RESERVED, *map(str, vocabulary.values)]
     picture(names, indices, embedding.table().detach(), gradients["lookup E[i]"], out / "lookup_is_matmul.png")
-    try:
-        one_hot(torch.tensor([0, len(names)]), len(names), name="drink")
-    except IndexError as error:
-        print(f"refused: {error}")
-    return {"differences": differences, "touched": touched, "indices": indices.tolist()}
+    refused = [refusal(embedding, wrong) for wrong in (torch.tensor([0, len(names)]), torch.tensor([0.0]))]
+    print(*(f"refused: {reason}" for reason in refused), sep="\n")
+    decoded = vocabulary.decode(indices)
+    return {
+        "differences": differences,
+        "touched": touched,
+        "decoded": decoded,
+        "vectors": vectors,
+        "gradients": gradients,
+    }
 
 
 if __name__ == "__main__":

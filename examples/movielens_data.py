@@ -21,7 +21,7 @@ def load() -> tuple[pd.DataFrame, pd.DataFrame]:
         load_script("movielens_100k/prepare.py").main()
     ratings, users, items = (pd.read_parquet(FOLDER / f"{name}.parquet") for name in ("ratings", "users", "items"))
     rows = ratings.merge(users, on=USER).merge(items, on=ITEM)
-    rows = rows.sort_values([USER, "timestamp", ITEM], kind="stable", ignore_index=True)
+    rows = rows.sort_values([USER, "timestamp"], kind="stable", ignore_index=True)
     rows["age_group"] = rows["age"] // 10 * 10
     rows["step"] = step_of(rows)
     return rows, items

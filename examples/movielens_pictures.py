@@ -13,6 +13,9 @@ from movielens_data import ITEM
 from recsys_emb import MatrixFactorization, Recommender
 from recsys_emb.reporting.plots import item_map, loss_curve, position_effect, weight_histogram
 
+STEP_TITLE = "What the step in a user's history adds to a rating"
+MAP_TITLE = "The 150 movies with most ratings, by first genre"
+
 
 def position_effects(model: Recommender, rows: pd.DataFrame) -> pd.Series:
     """Measure what each step of a history adds to a predicted rating, on average over the rows."""
@@ -34,8 +37,10 @@ def draw(model: Recommender, rows: pd.DataFrame, items: pd.DataFrame, out: Path)
     pictures = {
         "loss": loss_curve(model.history),
         "weights": weight_histogram(before, after, title="Movie vectors before and after training"),
-        "position": position_effect(effects.index, effects, counts=counts, unit="stars"),
-        "movies": item_map(known["vector"].tolist(), known["title"].tolist(), groups=known["genres"].str[0].tolist()),
+        "position": position_effect(effects.index, effects, counts=counts, unit="stars", title=STEP_TITLE),
+        "movies": item_map(
+            known["vector"].tolist(), known["title"].tolist(), groups=known["genres"].str[0].tolist(), title=MAP_TITLE
+        ),
     }
     for name, figure in pictures.items():
         figure.savefig(out / f"{name}.png", dpi=120)

@@ -5,14 +5,14 @@ Needs:  matplotlib.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from recsys_emb.reporting.canvas import COLOURS, INK, QUIET, calm
@@ -114,4 +114,55 @@ def draw_positions(table: NDArray[np.float32], products: NDArray[np.float32]) ->
         axes.set(xlabel=x_label, ylabel="position")
         axes.spines[:].set_visible(False)
         figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, pad=0.02).outline.set_visible(False)
+    return figure
+
+
+def draw_training(traces: Sequence[Sequence[float]], curves: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """Draw the losses of two equal models over each other, and perplexity against seconds of training."""
+    figure = Figure(figsize=(11, 4.4), dpi=160, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(traces[1], color=COLOURS[5], lw=8, alpha=0.5, label="one-hot × matrix", solid_capstyle="round")
+    left.plot(traces[0], color=INK, lw=1, label="lookup")
+    for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
+        seconds, perplexities = zip(*curve, strict=True)
+        right.semilogy(seconds, perplexities, "o-", ms=4, lw=2, color=colour, label=name)
+    right.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.5, 4.0, 6.0)))
+    right.yaxis.set_major_formatter("{x:,.0f}")
+    right.minorticks_off()
+    labels = {
+        left: ("Two projections, one model", "step", "loss of the batch"),
+        right: ("Full softmax beside negative sampling", "seconds of training", "perplexity on held-out verses"),
+    }
+    for axes, (title, x_label, y_label) in labels.items():
+        axes.set_title(title, size=12, weight="bold", color=INK, loc="left")
+        axes.set_xlabel(x_label, color=INK)
+        axes.set_ylabel(y_label, color=INK)
+        axes.legend(frameon=False)
+        calm(axes)
+    return figure
+
+
+def draw_starts(curves: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw how well tables of different starts do while they train, by tags seen in training and by others."""
+    figure = Figure(figsize=(11, 4.6), dpi=160, layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for axes, part in ((left, "seen"), (right, "unseen")):
+        for (start, curve), colour in zip(curves.items(), COLOURS, strict=False):
+            axes.plot(curve.index, curve[part], color=colour, lw=2.5, label=start)
+        axes.axhline(0.5, color=QUIET, lw=1, ls="--", zorder=1)
+        axes.set_title(f"By tags {part} in training", size=12, weight="bold", color=INK, loc="left")
+        axes.set_xlabel("training step", color=INK)
+        calm(axes)
+    left.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.32))
+    left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+    left.set_ylabel("other chapters that the right one outscores", color=INK)
+    right.annotate(
+        "chance",
+        (1, 0.5),
+        (0, 4),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        ha="right",
+        color=QUIET,
+    )
     return figure

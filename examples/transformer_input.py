@@ -15,8 +15,7 @@ from data_folder import ROOT
 from pictures import Block, draw_equation, draw_positions
 from torch import Tensor, nn
 
-from recsys_emb import PADDING_INDEX, CategoryEmbedding, LearnedPosition, SinusoidalPosition, Vocabulary
-from recsys_emb.lookup.one_hot import one_hot
+from recsys_emb import PADDING_INDEX, CategoryEmbedding, LearnedPosition, SinusoidalPosition, Vocabulary, one_hot
 
 FIRST, SECOND = "in the beginning was the word", "and the word was with god"
 WORDS = ["[CLS]", *FIRST.split(), "[SEP]", *SECOND.split(), "[SEP]"]

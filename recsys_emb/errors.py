@@ -57,7 +57,7 @@ class UnknownValueError(DataError):
     """A value that the feature refuses to take as unknown."""
 
 
-class IndexRangeError(RecsysEmbError, IndexError):
+class IndexRangeError(RecsysEmbError, IndexError, ValueError):
     """An index outside its table."""
 
 

@@ -7,20 +7,19 @@ from typing import Any
 
 import pandas as pd
 
-from recsys_emb.artifact.contents import Artifact, load_artifact, save_artifact
+from recsys_emb.artifact.contents import load_artifact, save_artifact
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import NotFittedError
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.exporting import embeddings, explain, predict
 from recsys_emb.serving.fitted import Fitted
-from recsys_emb.serving.judging import judge_rankings, judge_rows, relevant_rows
-from recsys_emb.serving.learning import Plan, read_rows
-from recsys_emb.serving.memory import Memory, pair_of
-from recsys_emb.serving.recommending import Offer, recommend, similar
-from recsys_emb.serving.requests import check_k, read_values
+from recsys_emb.serving.judging import evaluate
+from recsys_emb.serving.keeping import pack, unpack
+from recsys_emb.serving.learning import Plan
+from recsys_emb.serving.memory import pair_of
+from recsys_emb.serving.recommending import recommend, similar
 from recsys_emb.serving.scoring import check_finite
-from recsys_emb.serving.settings import read_history, read_label, read_objective, read_plan, write_settings
 from recsys_emb.training.fitting import Solver
 from recsys_emb.training.history import FitHistory
 from recsys_emb.training.objective import EarlyStopping, Objective
@@ -206,10 +205,7 @@ class Recommender:
         FitError
             When the model holds weights that are not finite.
         """
-        fitted = self._ready()
-        check_k(k, where="Recommender.recommend")
-        asked = read_values(users, fitted.encoder.vocabularies[fitted.user.name], where="Recommender.recommend: users")
-        return recommend(fitted, asked, Offer.of(fitted, candidates), k, exclude_seen=exclude_seen)
+        return recommend(self._ready(), users, k, exclude_seen=exclude_seen, candidates=candidates)
 
     def similar(self, items: Any, k: int = 10) -> pd.DataFrame:
         """Give every item the k most similar others, by the cosine of item-side vectors without the position.
@@ -231,9 +227,7 @@ class Recommender:
         UnknownValueError
             Listing the items that training did not know.
         """
-        fitted = self._ready()
-        check_k(k, where="Recommender.similar")
-        return similar(fitted, items, k)
+        return similar(self._ready(), items, k)
 
     def explain(self, frame: Any) -> pd.DataFrame:
         """Take the predictions for the rows of a frame apart.
@@ -291,12 +285,7 @@ class Recommender:
         ColumnError
             When the schema declares a label and the frame has none.
         """
-        fitted = self._ready()
-        check_k(k, where="Recommender.evaluate")
-        batch = read_rows(fitted.encoder, frame, where="Recommender.evaluate")
-        relevant = relevant_rows(fitted, batch, relevant_at)
-        rankings = judge_rankings(fitted, frame, relevant, k, exclude_seen=exclude_seen)
-        return {**judge_rows(fitted, batch), **rankings, "n_rows": len(batch)}
+        return evaluate(self._ready(), frame, k, relevant_at=relevant_at, exclude_seen=exclude_seen)
 
     # --- keeping -----------------------------------------------------------------------------------------------
 
@@ -310,9 +299,7 @@ class Recommender:
         ArtifactError
             When something other than a saved recommender stands there, or the objective is not one of this library.
         """
-        fitted = self._ready()
-        memory, settings = fitted.memory, write_settings(self._plan, fitted)
-        save_artifact(folder, Artifact(fitted.encoder, fitted.model, memory.users, memory.items, memory.seen, settings))
+        save_artifact(folder, pack(self._plan, self._ready()))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Recommender:
@@ -323,13 +310,9 @@ class Recommender:
         ArtifactError
             When it is not a saved recommender, was written by a newer version, or is damaged.
         """
-        saved = load_artifact(folder)
-        memory, said = Memory(saved.users, saved.items, saved.seen), saved.settings
-        recommender = cls(saved.encoder.schema)
-        recommender._plan = read_plan(said)
-        recommender._fitted = Fitted(
-            saved.encoder, saved.model, memory, read_objective(said), read_label(said), read_history(said)
-        )
+        plan, fitted = unpack(load_artifact(folder))
+        recommender = cls(fitted.schema)
+        recommender._plan, recommender._fitted = plan, fitted
         return recommender
 
     def _known(self) -> Fitted:

@@ -112,7 +112,7 @@ def _write(folder: Path, artifact: Artifact) -> None:
     }
     (folder / SCHEMA).write_text(state.schema.to_json(), encoding="utf-8")
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2, allow_nan=False), encoding="utf-8")
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in _tensors(artifact.model).items()}
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in artifact.model.state_dict().items()}
     save_file(tensors, folder / WEIGHTS, metadata={"fingerprint": fingerprint})
     write_table(batch_to_table(artifact.users.features), folder / USERS)
     write_table(batch_to_table(artifact.items.features), folder / ITEMS)
@@ -148,11 +148,12 @@ def _read_encoder(folder: Path, settings: Mapping[str, Any]) -> FeatureEncoder:
             for name, file in files.items()
         }
         encoder = FeatureEncoder.from_state(EncoderState.from_parts(schema, vocabularies, settings["statistics"]))
-    except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException) as error:
         if isinstance(error, ArtifactError):
             raise
+        got = str(error).rstrip(".")
         raise ArtifactError(
-            f"{SETTINGS}: expected {SCHEMA}, vocabularies and statistics that fit each other, got {error}. {_REMEDY}"
+            f"{SETTINGS}: expected {SCHEMA}, vocabularies and statistics that fit each other, got {got}. {_REMEDY}"
         ) from error
     if encoder.fingerprint != settings.get("fingerprint"):
         raise ArtifactError(f"{SETTINGS}: expected the fingerprint of these vocabularies, got another one. {_REMEDY}")
@@ -168,51 +169,41 @@ def _vocabulary_table(folder: Path, file: str) -> pa.Table:
 
 def _read_model(folder: Path, encoder: FeatureEncoder, settings: Mapping[str, Any]) -> MatrixFactorization:
     width = settings.get("embedding_dim", encoder.schema.embedding_dim)
-    if not isinstance(width, int) or width < 1:
+    if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width < 2**31:
         raise ArtifactError(f"{SETTINGS}: expected embedding_dim of at least 1, got {width!r}. {_REMEDY}")
-    model = MatrixFactorization(encoder, embedding_dim=width)
-    try:
-        with safe_open(folder / WEIGHTS, framework="pt") as weights:
-            fingerprint = (weights.metadata() or {}).get("fingerprint")
-            if fingerprint != encoder.fingerprint:
-                raise ArtifactError(
-                    f"{WEIGHTS}: expected weights trained with these vocabularies, got weights of other ones. "
-                    "Keep the files of one artifact together."
-                )
-            names = weights.keys()
-            loaded = {name: weights.get_tensor(name) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise ArtifactError(f"{WEIGHTS}: expected a safetensors file, got {error}. {_REMEDY}") from error
-    _copy_weights(model, loaded)
+    # Without memory of its own: no weights are drawn only to be replaced.
+    with torch.device("meta"):
+        model = MatrixFactorization(encoder, embedding_dim=width)
+    weights = _read_weights(folder / WEIGHTS, encoder.fingerprint)
+    _check_weights(model.state_dict(), weights)
+    model.load_state_dict(weights, assign=True)
     return model
 
 
-def _copy_weights(model: MatrixFactorization, loaded: Mapping[str, Tensor]) -> None:
-    own = _tensors(model)
-    expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in own.items()}
-    got = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in loaded.items()}
-    wrong = sorted(name for name in {*expected, *got} if expected.get(name) != got.get(name))
-    if wrong:
-        name = wrong[0]
-        raise ArtifactError(
-            f"{WEIGHTS}: expected {name!r} of {_shown(expected.get(name))}, got {_shown(got.get(name))}. {_REMEDY}"
-        )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(loaded[name])
+def _read_weights(path: Path, fingerprint: str) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as weights:
+            if (weights.metadata() or {}).get("fingerprint") != fingerprint:
+                raise ArtifactError(
+                    f"{path.name}: expected weights trained with these vocabularies, got weights of other ones. "
+                    "Keep the files of one artifact together."
+                )
+            names = weights.keys()
+            # Copied out of the mapped file, which somebody may write to while the model serves.
+            return {name: weights.get_tensor(name).clone() for name in names}
+    except (SafetensorError, OSError) as error:
+        raise ArtifactError(f"{path.name}: expected a safetensors file, got {error}. {_REMEDY}") from error
 
 
-def _shown(found: tuple[torch.dtype, tuple[int, ...]] | None) -> str:
-    return "nothing" if found is None else f"{found[0]} {found[1]}"
+def _check_weights(expected: Mapping[str, Tensor], got: Mapping[str, Tensor]) -> None:
+    for name in sorted({*expected, *got}):
+        asked, found = _shown(expected.get(name)), _shown(got.get(name))
+        if asked != found:
+            raise ArtifactError(f"{WEIGHTS}: expected {name!r} to be {asked}, got {found}. {_REMEDY}")
 
 
-def _tensors(model: MatrixFactorization) -> dict[str, Tensor]:
-    """Tensors of a model by name; one that several features share appears once, under its first name."""
-    distinct: dict[int, str] = {}
-    state = {name: tensor.detach() for name, tensor in model.state_dict(keep_vars=True).items()}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        distinct.setdefault(id(tensor), name)
-    return {name: state[name] for name in distinct.values()}
+def _shown(tensor: Tensor | None) -> str:
+    return "absent" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
 
 
 def _read_entities(path: Path, encoder: FeatureEncoder, names: list[str]) -> EntityTable:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from recsys_emb.encoding.batch import Batch, Column, Jagged
-from recsys_emb.errors import ArtifactError
+from recsys_emb.errors import ArtifactError, listed
 
 _WEIGHTED = pa.struct([("index", pa.int64()), ("weight", pa.float32())])
 
@@ -68,9 +68,8 @@ def table_to_batch(table: pa.Table, limits: Mapping[str, int], *, where: str) ->
         When columns, types or indices are others.
     """
     if table.column_names != list(limits):
-        raise ArtifactError(
-            f"{where}: expected columns {list(limits)}, got {table.column_names}. Save the artifact again."
-        )
+        wanted, got = listed(limits), listed(table.column_names)
+        raise ArtifactError(f"{where}: expected columns {wanted}, got {got}. Save the artifact again.")
     columns = {name: _from_arrow(table[name].combine_chunks(), f"{where}: {name}") for name in limits}
     for name, column in columns.items():
         indices = column.values if isinstance(column, Jagged) else column

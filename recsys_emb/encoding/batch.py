@@ -64,8 +64,9 @@ class Jagged:
     @property
     def owners(self) -> Tensor:
         """int64 ``(N,)``, the list that each value belongs to."""
-        rows = torch.arange(len(self), device=self.values.device)
-        return rows.repeat_interleave(self.lengths, output_size=len(self.values))
+        # Sizes are read from shapes, which `torch.export` keeps symbolic; len() would fix them.
+        rows = torch.arange(self.offsets.shape[0] - 1, device=self.values.device)
+        return rows.repeat_interleave(self.lengths, output_size=self.values.shape[0])
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Jagged:
         """Copy to a device."""
@@ -142,8 +143,9 @@ class Batch:
     limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        sizes = {name: len(column) for name, column in self.columns.items()}
-        if len(set(sizes.values())) > 1:
+        sizes = {name: _num_rows(column) for name, column in self.columns.items()}
+        first = next(iter(sizes.values()), 0)
+        if any(size != first for size in sizes.values()):
             raise ColumnError(f"Batch: expected columns of equal length, got {sizes!r}. Encode them from one table.")
 
     def __len__(self) -> int:
@@ -217,3 +219,7 @@ class Batch:
 
 def _select(column: Column, rows: Tensor) -> Column:
     return column.select(rows) if isinstance(column, Jagged) else column[rows]
+
+
+def _num_rows(column: Column) -> int:
+    return column.offsets.shape[0] - 1 if isinstance(column, Jagged) else column.shape[0]

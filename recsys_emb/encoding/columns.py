@@ -8,25 +8,21 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX, Column, Jagged
 from recsys_emb.encoding.lists import Lists, read_lists
-from recsys_emb.encoding.numbers import Numbers, is_number, read_numbers, refuse_rows
+from recsys_emb.encoding.numbers import Numbers, read_numbers, refuse_rows
 from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.statistics import NumericStatistics
+from recsys_emb.encoding.values import is_whole, read_finite, read_key_lists, read_keys, read_positions
 from recsys_emb.encoding.vocabulary import Vocabulary
-from recsys_emb.errors import ColumnError, DataError, KeyTypeError
-from recsys_emb.schema import Categorical, Keyed, MultiCategorical, Numeric, Position
+from recsys_emb.errors import ColumnError
+from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Position
 
 FIRST_POSITION = 3
-_NULLABLE = {
-    **{getattr(pa, f"int{bits}")(): getattr(pd, f"Int{bits}Dtype")() for bits in (8, 16, 32, 64)},
-    **{getattr(pa, f"uint{bits}")(): getattr(pd, f"UInt{bits}Dtype")() for bits in (8, 16, 32, 64)},
-    pa.bool_(): pd.BooleanDtype(),
-}
+_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
 class ColumnCodec(Protocol):
@@ -157,74 +153,19 @@ class NumericCodec:
         with np.errstate(over="ignore"):
             standard = ((numbers - self.statistics.mean) / self.statistics.scale).astype(np.float32)
         refuse_rows(np.isinf(standard), where, "numbers within float32 of the fit", "larger ones", rows.start)
-        return torch.from_numpy(np.stack([np.where(missing, 0, standard), missing], axis=1).astype(np.float32))
+        encoded = np.empty((len(numbers), 2), np.float32)
+        encoded[:, 0], encoded[:, 1] = np.where(missing, 0, standard), missing
+        return torch.from_numpy(encoded)
 
     def decode(self, column: Column) -> pd.Series:
         """Undo the standardising, to the digits that float32 carries; NaN where there was no number."""
+        shape = "lists" if isinstance(column, Jagged) else f"shape {tuple(column.shape)}"
         if isinstance(column, Jagged) or column.ndim != 2:
-            raise ColumnError(f"{self.feature.name}: expected shape (B, 2), got other data. Encode with this encoder.")
+            raise ColumnError(f"{self.feature.name}: expected float32 (B, 2), got {shape}. Encode with this encoder.")
         standard, missing = column.cpu().double().numpy().T
         deviation = standard * self.statistics.scale
         numbers = _rounded(deviation + self.statistics.mean, np.abs(deviation) * 2.0**-23)
         return pd.Series(np.where(missing == 1, np.nan, numbers), name=self.feature.name)
-
-
-# --- reading -----------------------------------------------------------------------------------------------------
-
-
-def read_keys(feature: Keyed, rows: Rows) -> pa.Array:
-    """Values of a column with one key per row, of the declared type if one is declared."""
-    return _as_declared(rows.column(feature.name), feature, rows)
-
-
-def read_key_lists(feature: MultiCategorical, rows: Rows) -> Lists:
-    """Values of a column with a list of keys per row, not yet cut."""
-    lists = read_lists(rows.column(feature.name), rows.where(feature.name))
-    return Lists(_as_declared(lists.values, feature, rows), lists.offsets)
-
-
-def read_positions(feature: Position, rows: Rows) -> Numbers:
-    """Positions as float64 ``(B,)``, NaN where there is none."""
-    array = rows.column(feature.name)
-    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if not is_number(kind):
-        raise KeyTypeError(
-            f"{rows.where(feature.name)}: expected integer positions, got {kind}. Convert the column to integers."
-        )
-    return read_numbers(array, rows.where(feature.name))
-
-
-def is_whole(numbers: Numbers) -> npt.NDArray[np.bool_]:
-    """Which numbers are integers; neither NaN nor infinity is."""
-    return np.asarray(np.isfinite(numbers) & (numbers == np.floor(numbers)))
-
-
-def read_finite(rows: Rows, name: str) -> Numbers:
-    """Numbers as float64 ``(B,)``, NaN where there is none; infinite ones are refused."""
-    numbers = read_numbers(rows.column(name), rows.where(name))
-    refuse_rows(np.isinf(numbers), rows.where(name), "finite numbers", "infinity", rows.start)
-    return numbers
-
-
-def _as_declared(values: pa.Array, feature: Keyed, rows: Rows) -> pa.Array:
-    if feature.dtype is None:
-        return values
-    kind = pa.type_for_alias(feature.dtype)
-    if values.type == kind:
-        return values
-    plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
-    if pa.types.is_floating(plain.type):
-        plain = pc.if_else(pc.is_nan(plain), None, plain)
-    try:
-        return plain.cast(kind)
-    except pa.ArrowException as error:
-        raise DataError(
-            f"{rows.where(feature.name)}: expected values that are {feature.dtype}, got an error: {error}. "
-            "Correct them, or leave dtype= out."
-        ) from None
-
-
-# --- giving back -------------------------------------------------------------------------------------------------
 
 
 def to_series(array: pa.Array, name: str) -> pd.Series:

@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.columns import ColumnCodec
+from recsys_emb.encoding.crew import crew
 from recsys_emb.encoding.learning import EncoderState, Learning
-from recsys_emb.encoding.reading import RowEncoder, codecs_of, folder_types
-from recsys_emb.encoding.sources import Source, open_source
+from recsys_emb.encoding.row_encoder import Answers, RowEncoder, folder_types
+from recsys_emb.encoding.sources import open_source
 from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.encoding.statistics import NumericStatistics
 from recsys_emb.encoding.vocabulary import Vocabulary
@@ -106,15 +107,17 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 
     def _learn(self, source: Any, previous: EncoderState | None) -> None:
         learning = Learning(self.schema, previous)
-        for rows in open_source(source, folder_types(self.schema)).rows(learning.columns):
-            learning.observe(rows)
+        opened = open_source(source, folder_types(self.schema))
+        with crew(opened.num_rows) as hands:
+            for rows in hands.ahead(opened.rows(learning.columns)):
+                learning.observe(rows, each=hands.map)
         if not learning.num_rows and previous is None:
             raise EmptySourceError("FeatureEncoder.fit: expected at least one row, got none. Check the source.")
         self._restore(learning.state())
 
     def _restore(self, state: EncoderState) -> None:
         self.state_ = state
-        self.codecs_ = codecs_of(state)
+        self.row_encoder_ = RowEncoder(state)
 
     def transform(self, source: Any, *, with_label: bool = True) -> Batch:
         """Encode all rows of a source.
@@ -136,23 +139,17 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         DataError
             When a label, a weight or a number is not finite, with the column and the number of rows.
         """
-        opened = self.open(source)
-        encoder = self.row_encoder(opened, with_label=with_label)
-        batches = [encoder.encode(rows) for rows in opened.rows(encoder.columns)]
-        return stack_rows(batches) if batches else encoder.nothing()
+        encoder = self.row_encoder
+        opened = open_source(source, encoder.types)
+        answers = Answers.of(self.state_.schema, opened) if with_label else Answers()
+        batches = [encoder.encode(rows, answers) for rows in opened.rows([*encoder.columns, *answers.columns])]
+        return stack_rows(batches) if batches else encoder.nothing(answers)
 
-    def open(self, source: Any) -> Source:
-        """Open a source, with columns from folder names in the types that the schema asks for."""
-        return open_source(source, folder_types(self.to_state().schema))
-
-    def row_encoder(self, source: Source, *, with_label: bool = True) -> RowEncoder:
-        """Make the encoder of an opened source piece by piece, for those who cannot hold it all."""
-        schema = self.to_state().schema
-        label, weight = (
-            name if with_label and name is not None and source.has(name) else None
-            for name in (schema.label, schema.weight)
-        )
-        return RowEncoder(schema, self.codecs_, label, weight)
+    @property
+    def row_encoder(self) -> RowEncoder:
+        """What encodes a source piece by piece, for those who cannot hold it all."""
+        self.to_state()
+        return self.row_encoder_
 
     def inverse_transform(self, batch: Batch) -> pd.DataFrame:
         """Decode a batch into raw values, and the label and weight if it has them.
@@ -168,8 +165,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         IndexRangeError
             When an index is outside its vocabulary.
         """
+        schema = self.to_state().schema
         frame = pd.DataFrame({name: self._codec(name).decode(batch[name]) for name in batch}, index=range(len(batch)))
-        for name, values in ((self.state_.schema.label, batch.label), (self.state_.schema.weight, batch.weight)):
+        for name, values in ((schema.label, batch.label), (schema.weight, batch.weight)):
             if name is not None and values is not None:
                 frame[name] = values.cpu().numpy()
         return frame
@@ -213,19 +211,18 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         return self._codec(name).num_embeddings
 
     def _codec(self, name: str) -> ColumnCodec:
-        self.to_state()
-        if name not in self.codecs_:
-            names = list(self.codecs_)
+        codecs = self.row_encoder.codecs
+        if name not in codecs:
+            names = list(codecs)
             raise ColumnError(
                 f"FeatureEncoder: expected one of {listed(names)}, got {name!r}.{did_you_mean(name, names)}"
             )
-        return self.codecs_[name]
+        return codecs[name]
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """Names of the columns of a transformed batch; ``input_features`` is not used."""
         del input_features
-        self.to_state()
-        return np.array(list(self.codecs_), dtype=object)
+        return np.array(list(self.row_encoder.codecs), dtype=object)
 
     def to_state(self) -> EncoderState:
         """All that was learned.

@@ -60,7 +60,7 @@ class EntityTable:
         is_last = torch.cat([ordered.diff() > 0, ordered.new_ones(min(len(ordered), 1), dtype=torch.bool)])
         chosen = is_last & (ordered >= first_index)
         known = rows.select(order[chosen])
-        described = Batch(known.columns, limits=known.limits)
+        described = Batch(known.columns, limits={name: known.limits[name] for name in names if name in known.limits})
         return cls(key, ordered[chosen], stack_rows([described, _stranger(described)]))
 
     def __len__(self) -> int:

@@ -31,7 +31,8 @@ def file_parts(location: str, types: Mapping[str, pa.DataType]) -> list[Part]:
     ----------
     location
         A folder is searched at any depth for files that end in ``.parquet``, ``.parq`` or ``.pq``, leaving out
-        names that begin with ``_`` or ``.``. In a glob, ``**`` stands for any number of folders.
+        names that begin with ``_`` or ``.``. In a glob, ``**`` stands for any number of folders; in a URI, only
+        ``*`` is a pattern.
     types
         Of columns that come from ``key=value`` folder names; text where none is given.
 

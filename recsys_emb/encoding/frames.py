@@ -27,7 +27,11 @@ def memory_part(source: Any) -> Part:
     for is_such, make in _KINDS:
         if is_such(source):
             return make(source)
-    raise DataError(
+    raise _not_tabular(source)
+
+
+def _not_tabular(source: Any) -> DataError:
+    return DataError(
         f"source: expected a frame, an Arrow table, a mapping of columns or a path, got {type(source).__name__}. "
         "Pass a pandas DataFrame."
     )
@@ -42,20 +46,23 @@ def _pandas_part(frame: pd.DataFrame) -> Part:
 
 
 def _read_pandas(frame: pd.DataFrame, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    places = {name: place for place, name in enumerate(frame.columns)}
-    yield from _read_columns({name: frame.iloc[:, places[name]] for name in names}, names)
+    yield from _read_columns(frame, names)
 
 
 def _mapping_part(source: Mapping[str, Any]) -> Part:
     return Part("mapping", tuple(source), partial(_read_columns, source))
 
 
-def _read_columns(columns: Mapping[str, Any], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read_columns(columns: Mapping[str, Any] | pd.DataFrame, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     arrays = {name: _column_to_arrow(columns[name], name) for name in names}
     sizes = {name: len(array) for name, array in arrays.items()}
     if len(set(sizes.values())) > 1:
         raise ColumnError(f"mapping: expected columns of equal length, got {sizes!r}. Give every row a value.")
-    yield from _read_table(pa.table(arrays), names)
+    is_small = all(isinstance(array, pa.Array) and len(array) <= BATCH_ROWS for array in arrays.values())
+    if is_small:  # which spares a single row most of its way
+        yield pa.RecordBatch.from_arrays(list(arrays.values()), names=list(names))
+    else:
+        yield from _read_table(pa.table(arrays), names)
 
 
 def _column_to_arrow(values: Any, where: str) -> pa.Array | pa.ChunkedArray:
@@ -109,7 +116,10 @@ def _read_lazy(frame: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _stream_part(source: Any) -> Part:
-    names = tuple(pa.RecordBatchReader.from_stream(source).schema.names)
+    try:
+        names = tuple(pa.RecordBatchReader.from_stream(source).schema.names)
+    except pa.ArrowInvalid:  # a stream of one column
+        raise _not_tabular(source) from None
     return Part(type(source).__name__, names, partial(_read_stream, source))
 
 

@@ -12,11 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_emb.encoding import kinds
-from recsys_emb.encoding.kinds import Part
+from recsys_emb.encoding.kinds import EXACT_FLOAT, Part
 from recsys_emb.encoding.storage import integer_column
 from recsys_emb.errors import KeyTypeError, listed
-
-EXACT_FLOAT = 2**53
 
 _Splitter: TypeAlias = Callable[[pa.Array, str], list[Part]]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -49,6 +47,22 @@ def split(array: pa.Array, where: str) -> list[Part]:
     if splitter is None:
         raise not_a_key(array.type, where)
     return [part for part in splitter(array, where) if part.keys.null_count < len(part.keys)]
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Lay out views and runs, in a dictionary too, in types that all of Arrow's functions take.
+
+    >>> str(plain(pa.array(["a"], pa.string_view())).type)
+    'large_string'
+    """
+    if isinstance(array, pa.DictionaryArray):
+        entries = plain(array.dictionary)
+        unchanged = entries is array.dictionary or entries.type == array.dictionary.type
+        return array if unchanged else pa.DictionaryArray.from_arrays(array.indices, entries)
+    if isinstance(array, pa.RunEndEncodedArray):
+        return plain(pc.run_end_decode(array))
+    laid_out = _LAID_OUT.get(array.type.id)
+    return array if laid_out is None else array.cast(laid_out)
 
 
 def not_a_key(arrow_type: pa.DataType, where: str) -> KeyTypeError:
@@ -87,14 +101,15 @@ def _floats(array: pa.Array, where: str) -> list[Part]:
     wide = array.cast(pa.float64())
     numbers: Any = integer_column(wide).keys
     present = _present(wide) & ~np.isnan(numbers)
-    large = present & ~(np.abs(numbers) < EXACT_FLOAT)
+    numbers = np.where(present, numbers, 0.0)
+    large = ~(np.abs(numbers) < EXACT_FLOAT)
     if large.any():
         raise KeyTypeError(
             f"{where}: expected float keys below 2**53 in magnitude, got {listed(numbers[large].tolist())}. "
             "Store them as integers or text."
         )
     whole = present & (np.floor(numbers) == numbers)
-    integers = np.where(whole, numbers, 0).astype(np.int64)
+    integers = np.where(whole, numbers, 0.0).astype(np.int64)
     parts = [Part(kinds.INTEGER, pa.array(integers, mask=~whole))]
     if not (whole == present).all():
         parts.append(Part(kinds.FLOAT, pa.array(numbers.view(np.int64), mask=whole | ~present)))
@@ -109,9 +124,7 @@ def _decimals(array: pa.Array, _where: str) -> list[Part]:
         kind, key = _decimal_key(value)
         for other, keys in rows.items():
             keys.append(key if other is kind else None)
-    return [
-        Part(kind, pa.array(keys, kind.storage.arrow_type).take(encoded.indices)) for kind, keys in rows.items()
-    ]
+    return [Part(kind, pa.array(keys, kind.storage.arrow_type).take(encoded.indices)) for kind, keys in rows.items()]
 
 
 def _decimal_key(value: decimal.Decimal) -> tuple[kinds.Kind, int | bytes]:
@@ -123,20 +136,21 @@ def _decimal_key(value: decimal.Decimal) -> tuple[kinds.Kind, int | bytes]:
     return kinds.DECIMAL, str(_EXACT.normalize(value)).encode()
 
 
-def _spans(kind: kinds.Kind) -> Callable[[pa.Array], list[Part]]:
-    def convert(array: pa.Array) -> list[Part]:
-        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
-        ticks = integer_column(array.view(pa.int64())).keys
-        spans = np.empty(len(ticks), kinds.SPAN)
-        spans["seconds"], spans["nanoseconds"] = ticks // per_second, ticks % per_second * (10**9 // per_second)
-        stored = pa.Array.from_buffers(pa.binary(kinds.SPAN.itemsize), len(spans), [None, pa.py_buffer(spans)])
-        return [Part(kind, _only(stored.cast(pa.large_binary()), _present(array)))]
-
-    return convert
-
-
 def _timestamps(array: pa.Array, _where: str) -> list[Part]:
-    return _spans(kinds.TIMESTAMP if array.type.tz is None else kinds.MOMENT)(array)
+    return [Part(kinds.TIMESTAMP if array.type.tz is None else kinds.MOMENT, _spans(array))]
+
+
+def _durations(array: pa.Array, _where: str) -> list[Part]:
+    return [Part(kinds.DURATION, _spans(array))]
+
+
+def _spans(array: pa.Array) -> pa.Array:
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
+    ticks = integer_column(array.view(pa.int64())).keys
+    spans = np.empty(len(ticks), kinds.SPAN)
+    spans["seconds"], spans["nanoseconds"] = ticks // per_second, ticks % per_second * (10**9 // per_second)
+    stored = pa.Array.from_buffers(pa.binary(kinds.SPAN.itemsize), len(spans), [None, pa.py_buffer(spans)])
+    return _only(stored.cast(pa.large_binary()), _present(array))
 
 
 def _times(array: pa.Array) -> pa.Array:
@@ -161,33 +175,27 @@ def _only(keys: pa.Array, rows: _Mask) -> pa.Array:
 
 
 _EXACT = decimal.Context(prec=100)
-_INTEGER = _one(kinds.INTEGER, _same)
-_SMALL_INTEGER = _one(kinds.INTEGER, _cast(pa.int64()))
-_SPLITTERS: dict[int, _Splitter] = {
-    pa.null().id: lambda _array, _where: [],
-    pa.int64().id: _INTEGER,
-    pa.uint64().id: _unsigned,
-    pa.string().id: _one(kinds.TEXT, _same),
-    pa.large_string().id: _one(kinds.TEXT, _same),
-    pa.string_view().id: _one(kinds.TEXT, _cast(pa.large_string())),
-    pa.binary().id: _one(kinds.BYTES, _same),
-    pa.large_binary().id: _one(kinds.BYTES, _same),
-    pa.binary_view().id: _one(kinds.BYTES, _cast(pa.large_binary())),
-    pa.binary(1).id: _one(kinds.BYTES, _cast(pa.large_binary())),
-    pa.bool_().id: _one(kinds.BOOLEAN, _cast(pa.int64())),
-    pa.date32().id: _one(kinds.DATE, _cast(pa.int32(), pa.int64())),
-    pa.date64().id: _one(kinds.DATE, _cast(pa.date32(), pa.int32(), pa.int64())),
-    pa.time32("s").id: _one(kinds.TIME, _times),
-    pa.time64("us").id: _one(kinds.TIME, _times),
-    pa.timestamp("us").id: _timestamps,
-    pa.duration("us").id: lambda array, _where: _spans(kinds.DURATION)(array),
-    pa.uuid().id: _extension,
-    pa.run_end_encoded(pa.int32(), pa.null()).id: lambda array, where: split(pc.run_end_decode(array), where),
-}
-for small in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32()):
-    _SPLITTERS[small.id] = _SMALL_INTEGER
-for number in (pa.float16(), pa.float32(), pa.float64()):
-    _SPLITTERS[number.id] = _floats
-for exact in ("decimal32", "decimal64", "decimal128", "decimal256"):
-    if hasattr(pa, exact):  # the two small ones are young
-        _SPLITTERS[getattr(pa, exact)(5, 2).id] = _decimals
+# The two small ones are younger than the oldest pyarrow that is supported.
+_DECIMAL_TYPES = [getattr(pa, f"decimal{bits}") for bits in (32, 64, 128, 256) if hasattr(pa, f"decimal{bits}")]
+_LAID_OUT = {pa.string_view().id: pa.large_string(), pa.binary_view().id: pa.large_binary()}
+_RUNS = pa.run_end_encoded(pa.int32(), pa.null())
+_BY_TYPE: tuple[tuple[_Splitter, tuple[pa.DataType, ...]], ...] = (
+    (lambda _array, _where: [], (pa.null(),)),
+    (_one(kinds.INTEGER, _same), (pa.int64(),)),
+    (_one(kinds.INTEGER, _cast(pa.int64())), (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32())),
+    (_unsigned, (pa.uint64(),)),
+    (_floats, (pa.float16(), pa.float32(), pa.float64())),
+    (_decimals, tuple(make(5, 2) for make in _DECIMAL_TYPES)),
+    (_one(kinds.TEXT, _same), (pa.string(), pa.large_string())),
+    (_one(kinds.BYTES, _same), (pa.binary(), pa.large_binary())),
+    (_one(kinds.BYTES, _cast(pa.large_binary())), (pa.binary(1),)),
+    (_one(kinds.BOOLEAN, _cast(pa.int64())), (pa.bool_(),)),
+    (_one(kinds.DATE, _cast(pa.int32(), pa.int64())), (pa.date32(),)),
+    (_one(kinds.DATE, _cast(pa.date32(), pa.int32(), pa.int64())), (pa.date64(),)),
+    (_one(kinds.TIME, _times), (pa.time32("s"), pa.time64("us"))),
+    (_timestamps, (pa.timestamp("us"),)),
+    (_durations, (pa.duration("us"),)),
+    (_extension, (pa.uuid(),)),
+    (lambda array, where: split(plain(array), where), (pa.string_view(), pa.binary_view(), _RUNS)),
+)
+_SPLITTERS = {arrow_type.id: splitter for splitter, arrow_types in _BY_TYPE for arrow_type in arrow_types}

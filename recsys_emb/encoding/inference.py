@@ -138,7 +138,7 @@ def _guess_feature(facts: ColumnFacts, picks: _Picks) -> _Guess:
         # Where every row has an owner of its own, they decide everything: that says something only in a table of them.
         if owner is None or not owner.decides(facts) or (other is not None and owner.distinct == facts.num_rows):
             continue
-        if _is_keyed(facts) and not facts.is_list and facts.distinct >= _NEARLY_ALL * owner.distinct:
+        if _is_name(facts) and facts.distinct >= _NEARLY_ALL * owner.distinct:
             return _Guess(facts, "left out", f"it names each {role} once more")
         return _Guess(facts, f"{role} feature", f"one value per {role}", _feature(facts, picks))
     for role, _, _, words in sides:
@@ -193,8 +193,12 @@ def _is_label(facts: ColumnFacts) -> float:
 
 
 def _is_free_text(facts: ColumnFacts) -> bool:
-    is_other = facts.is_list or facts.is_number or words_of(facts.name)[-1] in IDS
-    return not is_other and facts.distinct > max(_NEARLY_ALL * (facts.num_rows - facts.missing), _FEW)
+    is_text = _is_name(facts) and words_of(facts.name)[-1] not in IDS
+    return is_text and facts.distinct > max(_NEARLY_ALL * (facts.num_rows - facts.missing), _FEW)
+
+
+def _is_name(facts: ColumnFacts) -> bool:
+    return not facts.is_list and (not facts.is_number or words_of(facts.name)[-1] in IDS)
 
 
 def _is_keyed(facts: ColumnFacts) -> bool:

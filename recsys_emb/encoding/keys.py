@@ -79,13 +79,15 @@ def _(values: np.ndarray[Any, Any], where: str) -> ArrowColumn:
     if values.ndim != 1:
         raise KeyTypeError(f"{where}: expected a one-dimensional array, got shape {values.shape}. Pass one column.")
     if isinstance(values, np.ma.MaskedArray):
-        shown = _convert(values.filled(None) if values.dtype.kind == "O" else values.data, where)
-        return pc.if_else(pa.array(np.ma.getmaskarray(values)), pa.scalar(None, shown.type), shown)
+        hidden = np.ma.getmaskarray(values)
+        shown = _convert(np.where(hidden, None, values.data) if values.dtype.kind == "O" else values.data, where)
+        return pc.if_else(pa.array(hidden), pa.scalar(None, shown.type), shown)
     if values.dtype.kind in "OT":
         return from_objects(values.tolist(), where)
-    native = values.astype(_arrow_dtype(values.dtype), copy=False)
+    if values.dtype.kind in "mM" or not values.dtype.isnative:
+        values = values.astype(_arrow_dtype(values.dtype))
     try:
-        return pa.array(np.ascontiguousarray(native))
+        return pa.array(np.ascontiguousarray(values))
     except pa.ArrowNotImplementedError:
         raise KeyTypeError(
             f"{where}: expected a type that Arrow holds, got {values.dtype}. Convert the column."

@@ -7,7 +7,7 @@ goes into the kinds beside it.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from recsys_emb.errors import KeyTypeError
 
 # Canonical form of a moment or a span: whole seconds, rounded down, and the nanoseconds beyond them.
 SPAN = np.dtype([("seconds", "<i8"), ("nanoseconds", "<i4")])
+EXACT_FLOAT = 2**53  # from here on a float no longer tells neighbouring integers apart
 _INT64_MAX = 2**63 - 1
 
 
@@ -50,23 +51,64 @@ class Part(NamedTuple):
     keys: pa.Array
 
 
-def restore(parts: Sequence[Part]) -> pa.Array:
-    """Put parts that belong together back into one typed array.
+def restore(parts: Sequence[Part], where: str) -> pa.Array:
+    """Put parts that belong together back into one array of their own type.
 
+    Raises
+    ------
+    KeyTypeError
+        When no type holds all the keys exactly: negative integers beside such of 2^63 and more, or integers of 2^53
+        and more beside fractional floats.
+
+    Examples
+    --------
     >>> halves = pa.array([None, 4602678819172646912])
-    >>> restore([Part(INTEGER, pa.array([5, None])), Part(FLOAT, halves)]).to_pylist()
+    >>> restore([Part(INTEGER, pa.array([5, None])), Part(FLOAT, halves)], "size").to_pylist()
     [5.0, 0.5]
     """
-    columns = [part.kind.typed(part.keys) for part in parts]
-    kinds = {part.kind for part in parts}
-    if len(columns) == 1:
-        return columns[0]
-    if DECIMAL in kinds:
-        rows = zip(*(column.to_pylist() for column in columns), strict=True)
-        values = [next(value for value in row if value is not None) for row in rows]
+    if not parts:
+        return pa.nulls(0)
+    columns = {part.kind: part.kind.typed(part.keys) for part in parts}
+    if len(parts) == 1:
+        return columns[parts[0].kind]
+    if DECIMAL in columns:
+        rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+        values = (next(value for value in row if value is not None) for row in rows)
         return pa.array([decimal.Decimal(value) for value in values])
-    target = pa.float64() if FLOAT in kinds else pa.uint64()
-    return pc.coalesce(*(column.cast(target) for column in columns))
+    _check_range(columns, where)
+    target = pa.float64() if FLOAT in columns else pa.uint64()
+    return pc.coalesce(*(column.cast(target) for column in columns.values()))
+
+
+def join(first: Sequence[Part], second: Sequence[Part]) -> list[Part]:
+    """Lay the parts of two arrays end to end."""
+    joined = []
+    for kind in dict.fromkeys(part.kind for part in (*first, *second)):
+        halves = [_keys_of(kind, parts) for parts in (first, second) if parts]
+        joined.append(Part(kind, pa.concat_arrays([half.cast(kind.storage.arrow_type) for half in halves])))
+    return joined
+
+
+def _keys_of(kind: Kind, parts: Sequence[Part]) -> pa.Array:
+    absent = pa.nulls(len(parts[0].keys), kind.storage.arrow_type)
+    return next((part.keys for part in parts if part.kind is kind), absent)
+
+
+def _check_range(columns: Mapping[Kind, pa.Array], where: str) -> None:
+    integers = pc.min_max(columns[INTEGER]).as_py() if INTEGER in columns else {"min": 0, "max": 0}
+    if UNSIGNED in columns:
+        integers["max"] = pc.max(columns[UNSIGNED]).as_py()
+    if UNSIGNED in columns and integers["min"] < 0:
+        raise KeyTypeError(
+            f"{where}: expected no negative integers beside {integers['max']}, got {integers['min']}. "
+            "Store them as text."
+        )
+    largest = max(integers.values(), key=abs)
+    if FLOAT in columns and abs(largest) >= EXACT_FLOAT:
+        raise KeyTypeError(
+            f"{where}: expected integers below 2**53 in magnitude beside fractions, got {largest}. "
+            "Store them as decimals or text."
+        )
 
 
 def agree(kinds: Collection[Kind]) -> bool:
@@ -114,7 +156,7 @@ def _uuids(keys: pa.Array) -> pa.Array:
 
 
 INTEGER = Kind("integer", "integers", INTEGERS, _same)
-UNSIGNED = Kind("integer", "integers", INTEGERS, lambda keys: keys.view(pa.uint64()))  # 2^63 and above
+UNSIGNED = Kind("unsigned integer", "integers", INTEGERS, lambda keys: keys.view(pa.uint64()))  # 2^63 and above
 FLOAT = Kind("float", "floats", INTEGERS, lambda keys: keys.view(pa.float64()))  # fractions
 DECIMAL = Kind("decimal", "decimals", BYTE_STRINGS, _decimals)  # fractions, and integers beyond 64 bits
 TEXT = Kind("text", "text", BYTE_STRINGS, lambda keys: keys.cast(pa.large_string()))

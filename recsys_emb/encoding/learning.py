@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from recsys_emb.encoding.columns import is_whole, read_finite, read_key_lists, read_keys, read_positions
 from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.statistics import ExactMoments, NumericStatistics
+from recsys_emb.encoding.values import is_whole, read_finite, read_key_lists, read_keys, read_positions
 from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
 from recsys_emb.errors import KeyTypeError, SchemaError, listed
 from recsys_emb.schema import Keyed, MultiCategorical, Numeric, Position, Schema
+
+Map: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""How to apply a function to each item: `map`, or one that uses threads."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,11 @@ class Learning:
         """Columns to read."""
         return [name for learner in self.learners for name in learner.columns]
 
-    def observe(self, rows: Rows) -> None:
-        """Learn from rows."""
+    def observe(self, rows: Rows, *, each: Map = map) -> None:
+        """Learn from rows; ``each`` maps over the learners, which do not depend on each other."""
         self.num_rows += len(rows)
-        for learner in self.learners:
-            learner.observe(rows)
+        for _ in each(lambda learner: learner.observe(rows), self.learners):
+            pass
 
     def state(self) -> EncoderState:
         """Sum up what is known by now."""

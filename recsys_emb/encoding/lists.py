@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recsys_emb.encoding.arrow_types import is_list, type_name
 from recsys_emb.encoding.keys import to_arrow
 from recsys_emb.errors import KeyTypeError
 
@@ -66,24 +67,12 @@ def read_lists(array: pa.Array, where: str) -> Lists:
         return Lists(pa.nulls(0), np.zeros(len(array) + 1, np.int64))
     if not is_list(array.type):
         raise KeyTypeError(
-            f"{where}: expected a list per row, got {array.type} values. Declare it Categorical, or split the values."
+            f"{where}: expected a list per row, got {type_name(array.type)}. "
+            "Declare it Categorical, or split the values."
         )
     # Both leave out what lies hidden under a null list or outside a slice.
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return Lists(pc.list_flatten(array), _offsets(lengths))
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is a list of any layout."""
-    types = pa.types
-    tests = (
-        types.is_list,
-        types.is_large_list,
-        types.is_fixed_size_list,
-        types.is_list_view,
-        types.is_large_list_view,
-    )
-    return any(test(kind) for test in tests)
 
 
 def holds_lists(values: Any) -> bool:

@@ -15,9 +15,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.reading import RowEncoder
+from recsys_emb.encoding.row_encoder import Answers, RowEncoder
 from recsys_emb.encoding.row_store import RowStore
-from recsys_emb.encoding.sources import Source
+from recsys_emb.encoding.sources import Source, open_source
 from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.errors import DataError
 
@@ -190,8 +190,8 @@ class _StoredRows:
 class _StreamedRows:
     """Rows that are read and encoded anew in every pass, in their own order."""
 
-    def __init__(self, source: Source, encoder: RowEncoder) -> None:
-        self.source, self.encoder = source, encoder
+    def __init__(self, source: Source, encoder: RowEncoder, answers: Answers) -> None:
+        self.source, self.encoder, self.answers = source, encoder, answers
         self.num_rows = source.count(encoder.columns[0])
 
     def __len__(self) -> int:
@@ -201,7 +201,7 @@ class _StreamedRows:
         """Yield the batches between ``bounds``, which ascend; rows between them are read but not encoded."""
         del order
         start = bounds[0][0] if bounds else 0
-        stream = self.source.rows(self.encoder.columns, start=start)
+        stream = self.source.rows([*self.encoder.columns, *self.answers.columns], start=start)
         rows = None
         for first, last in bounds:
             pieces, at = [], first
@@ -214,7 +214,7 @@ class _StreamedRows:
                             f"BatchLoader: expected {self.num_rows} rows, got fewer. The source has changed."
                         )
                 end = min(last - start, len(rows))
-                pieces.append(self.encoder.encode(rows.slice(at - start, end)))
+                pieces.append(self.encoder.encode(rows.slice(at - start, end), self.answers))
                 at = start + end
             yield stack_rows(pieces)
 
@@ -222,10 +222,12 @@ class _StreamedRows:
 def _open_rows(encoder: FeatureEncoder, source: Any, *, shuffle: bool) -> _StoredRows | _StreamedRows:
     if isinstance(source, Batch):
         return _StoredRows(RowStore.of([source]))
-    opened = encoder.open(source)
-    rows = encoder.row_encoder(opened)
+    row_encoder = encoder.row_encoder
+    opened = open_source(source, row_encoder.types)
+    answers = Answers.of(encoder.to_state().schema, opened)
     if opened.repeatable and not shuffle:
-        return _StreamedRows(opened, rows)
+        return _StreamedRows(opened, row_encoder, answers)
     # The batch without rows comes first, so that a source without rows has columns too.
-    encoded = (rows.encode(piece) for piece in opened.rows(rows.columns))
-    return _StoredRows(RowStore.of(itertools.chain([rows.nothing()], encoded)))
+    pieces = opened.rows([*row_encoder.columns, *answers.columns])
+    encoded = (row_encoder.encode(rows, answers) for rows in pieces)
+    return _StoredRows(RowStore.of(itertools.chain([row_encoder.nothing(answers)], encoded)))

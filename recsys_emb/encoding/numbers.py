@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recsys_emb.encoding.arrow_types import is_number, type_name
 from recsys_emb.errors import DataError, counted
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -25,16 +26,12 @@ def read_numbers(array: pa.Array, where: str) -> Numbers:
         array = array.dictionary_decode()
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.uint8())
-    if not is_number(array.type):
-        filled = counted(len(array) - array.null_count, "row")
-        raise DataError(f"{where}: expected numbers, got {array.type} in {filled}. Convert the column to numbers.")
+    if not (is_number(array.type) or pa.types.is_null(array.type)):
+        rows = counted(len(array) - array.null_count, "row")
+        raise DataError(
+            f"{where}: expected numbers, got {type_name(array.type)} in {rows}. Convert the column to numbers."
+        )
     return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-
-
-def is_number(kind: pa.DataType) -> bool:
-    """Whether an Arrow type holds numbers, or nothing at all."""
-    types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind))
 
 
 def refuse_rows(bad: npt.NDArray[np.bool_], where: str, expected: str, got: str, start: int) -> None:

@@ -43,11 +43,12 @@ def from_objects(values: Sequence[object], where: str) -> pa.Array:
     >>> from_objects(["a", None, float("nan")], "colour").to_pylist()
     ['a', None, None]
     """
-    types = set(map(type, values)).difference(_MISSING_TYPES)
-    families = set(map(_family_of, types))
+    types: set[Any] = set(map(type, values)).difference(_MISSING_TYPES)
+    families = {_family_of(kind) for kind in types}
     if _FLOAT in families and len(families) > 1:
         values = [None if _is_nan(value) else value for value in values]
-        families = {_family_of(type(value)) for value in values if not isinstance(value, _MISSING_TYPES)}
+        present: list[Any] = [type(value) for value in values if not isinstance(value, _MISSING_TYPES)]
+        families = {_family_of(kind) for kind in present}
     if not families:
         return pa.nulls(len(values))
     convert = _converter(families)
@@ -65,7 +66,7 @@ def from_objects(values: Sequence[object], where: str) -> pa.Array:
 class _Family:
     """Python types that hold one kind of value, and how a list of them becomes an array."""
 
-    types: tuple[type, ...]
+    types: tuple[type[Any], ...]
     convert: Converter
 
 
@@ -74,16 +75,16 @@ def _as(arrow_type: pa.DataType) -> Converter:
 
 
 def _integers(values: list[Any]) -> pa.Array:
-    for arrow_type in (pa.int64(), pa.uint64()):
-        try:
-            return pa.array(values, arrow_type, from_pandas=True)
-        except (OverflowError, pa.ArrowInvalid):
-            continue
-    return pa.array(values, pa.decimal256(76, 0), from_pandas=True)
+    try:
+        return pa.array(values, pa.int64(), from_pandas=True)
+    except (OverflowError, pa.ArrowInvalid):
+        present = [value for value in values if isinstance(value, (int, np.integer))]
+        wide = pa.uint64() if min(present) >= 0 and max(present) < 2**64 else pa.decimal256(76, 0)
+        return pa.array(values, wide, from_pandas=True)
 
 
 def _integers_and_floats(values: list[Any]) -> pa.Array:
-    floats = [value for value in values if isinstance(value, (float, np.floating))]
+    floats = [float(value) for value in values if isinstance(value, (float, np.floating))]
     if all(value.is_integer() and abs(value) < _EXACT_FLOAT for value in floats):
         return _integers([int(value) if isinstance(value, (float, np.floating)) else value for value in values])
     return pa.array(values, pa.float64(), from_pandas=True)  # refuses integers that a float does not hold
@@ -142,7 +143,7 @@ _FAMILIES = (
 
 
 @functools.cache
-def _family_of(kind: type) -> _Family | None:
+def _family_of(kind: Any) -> _Family | None:
     return next((family for family in _FAMILIES if issubclass(kind, family.types)), None)
 
 
@@ -159,8 +160,8 @@ def _is_nan(value: object) -> bool:
     return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
 
 
-def _mixture(types: set[type], where: str) -> KeyTypeError:
+def _mixture(types: set[Any], where: str) -> KeyTypeError:
     names = ", ".join(sorted(kind.__name__ for kind in types))
-    if None in map(_family_of, types):
+    if None in {_family_of(kind) for kind in types}:
         return KeyTypeError(f"{where}: expected integers, text or another flat type, got {names}. Convert the column.")
     return KeyTypeError(f"{where}: expected values of one type, got {names}. Convert the column to one type.")

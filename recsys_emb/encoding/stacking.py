@@ -43,8 +43,8 @@ def stack_rows(batches: Sequence[Batch]) -> Batch:
         return batches[0]
     first = batches[0]
     columns = {name: _stack_columns([batch[name] for batch in batches], name) for name in first.names}
-    label = _stack_optional([batch.label for batch in batches], "label")
-    weight = _stack_optional([batch.weight for batch in batches], "weight")
+    label = _stack_optional([batch.label for batch in batches], "a label")
+    weight = _stack_optional([batch.weight for batch in batches], "a weight")
     return Batch(columns, label, weight, _largest_limits(batches))
 
 
@@ -64,7 +64,7 @@ def _stack_optional(tensors: Sequence[Tensor | None], what: str) -> Tensor | Non
         return None
     if len(there) < len(tensors):
         raise DataError(
-            f"stack_rows: expected a {what} in all {len(tensors)} batches, got {len(there)}. Encode them alike."
+            f"stack_rows: expected {what} in all {len(tensors)} batches, got {len(there)}. Encode them alike."
         )
     return torch.cat(there)
 

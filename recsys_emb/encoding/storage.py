@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-import recsys_emb.kernels as kernels
+from recsys_emb import kernels
 
 if TYPE_CHECKING:
     from recsys_emb.kernels.bytes_search import BytesColumn
-    from recsys_emb.kernels.integer_table import IntegerColumn
+    from recsys_emb.kernels.bytes_table import BytesCounter, BytesIndex
+    from recsys_emb.kernels.direct_table import DirectIndex
+    from recsys_emb.kernels.integer_table import IntegerColumn, IntegerCounter, IntegerIndex
+
+_LARGE = (pa.large_binary(), pa.large_string())
 
 Indices: TypeAlias = npt.NDArray[np.int64]
-
-
-class Counter(Protocol):
-    """Distinct keys in order of arrival and how often each came."""
-
-    @property
-    def column(self) -> Any: ...
-    @property
-    def counts(self) -> Indices: ...
-    def __len__(self) -> int: ...
-    def add(self, column: Any, weights: Indices = ...) -> None: ...
-
-
-class Index(Protocol):
-    """Frozen map from key to index."""
-
-    repeated: int
-
-    def find(self, column: Any, out: Indices) -> None: ...
-
-
-class Storage(Protocol):
-    """How one kind of key lies in memory. Arrays are of `arrow_type`; a column is what the kernels take."""
-
-    arrow_type: pa.DataType
-
-    def column(self, array: pa.Array) -> Any: ...
-    def array(self, column: Any) -> pa.Array: ...
-    def counter(self) -> Counter: ...
-    def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> Index: ...
-    def stable_hash(self, array: pa.Array) -> npt.NDArray[np.uint64]: ...
-    def content(self, array: pa.Array) -> bytes: ...
 
 
 class IntegerStorage:
@@ -54,7 +26,7 @@ class IntegerStorage:
 
     arrow_type = pa.int64()
 
-    def column(self, array: pa.Array) -> IntegerColumn:
+    def column(self, array: pa.Array) -> Any:
         """View an integer array of any width, slices and nulls included."""
         return integer_column(array)
 
@@ -62,11 +34,11 @@ class IntegerStorage:
         """Copy keys without nulls into an array."""
         return pa.array(column.keys.copy())
 
-    def counter(self) -> Counter:
+    def counter(self) -> IntegerCounter:
         """Make an empty counter."""
         return kernels.integer_table.IntegerCounter()
 
-    def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> Index:
+    def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> IntegerIndex | DirectIndex:
         """Freeze distinct keys: row r gets index ``first + r``."""
         column = integer_column(array)
         codes = {"first": first, "unknown": unknown, "missing": missing}
@@ -85,7 +57,8 @@ class IntegerStorage:
 
     def content(self, array: pa.Array) -> bytes:
         """Bytes that differ where arrays without nulls differ."""
-        return integer_column(array).keys.astype("<i8", copy=False).tobytes()
+        keys: Indices = integer_column(array).keys
+        return keys.astype("<i8", copy=False).tobytes()
 
 
 class BytesStorage:
@@ -93,10 +66,10 @@ class BytesStorage:
 
     arrow_type = pa.large_binary()
 
-    def column(self, array: pa.Array) -> BytesColumn:
-        """View an array of ``large_binary`` or ``binary``, slices and nulls included."""
+    def column(self, array: pa.Array) -> Any:
+        """View an array of (large) binary or (large) string, slices and nulls included."""
         validity, offsets, data = array.buffers()
-        width: Any = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+        width: Any = np.int64 if array.type in _LARGE else np.int32
         starts = _view(offsets, width, array.offset, len(array) + 1 if offsets else 0)
         if not len(starts):
             starts = np.zeros(1, np.int64)
@@ -109,11 +82,11 @@ class BytesStorage:
         buffers = [None, pa.py_buffer(column.offsets.copy()), pa.py_buffer(column.data.copy())]
         return pa.Array.from_buffers(self.arrow_type, column.rows, buffers)
 
-    def counter(self) -> Counter:
+    def counter(self) -> BytesCounter:
         """Make an empty counter."""
         return kernels.bytes_table.BytesCounter()
 
-    def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> Index:
+    def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> BytesIndex:
         """Freeze distinct keys: row r gets index ``first + r``."""
         return kernels.bytes_table.BytesIndex(self.column(array), first=first, unknown=unknown, missing=missing)
 
@@ -125,25 +98,27 @@ class BytesStorage:
 
     def content(self, array: pa.Array) -> bytes:
         """Bytes that differ where arrays without nulls differ."""
-        column = self.column(array)
+        column: BytesColumn = self.column(array)
         data = column.data[column.offsets[0] : column.offsets[-1]]
         return np.diff(column.offsets).astype("<i8", copy=False).tobytes() + data.tobytes()
 
 
+Storage: TypeAlias = IntegerStorage | BytesStorage
 INTEGERS = IntegerStorage()
 BYTE_STRINGS = BytesStorage()
 
 
 def integer_column(array: pa.Array) -> IntegerColumn:
-    """View an Arrow array of any integer type (or the codes of a dictionary) in its own width."""
+    """View an Arrow array of any integer or float type (or the codes of a dictionary) in its own width."""
     validity, data = array.buffers()
     keys = _view(data, array.type.to_pandas_dtype(), array.offset, len(array))
     return kernels.integer_table.IntegerColumn(keys, _bitmap(validity, array), array.offset)
 
 
 def _bitmap(validity: pa.Buffer | None, array: pa.Array) -> npt.NDArray[np.uint8]:
-    present = validity is not None and array.null_count > 0
-    return _view(validity, np.uint8, 0, validity.size if present and validity else 0)
+    if validity is None or array.null_count == 0:
+        return kernels.memory.ALL_VALID
+    return _view(validity, np.uint8, 0, validity.size)
 
 
 def _view(buffer: pa.Buffer | None, dtype: Any, start: int, count: int) -> npt.NDArray[Any]:

@@ -12,9 +12,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recsys_emb.encoding.arrow_types import is_list, is_number, type_name
 from recsys_emb.encoding.frames import memory_part
-from recsys_emb.encoding.lists import is_list, read_lists
-from recsys_emb.encoding.numbers import is_number
+from recsys_emb.encoding.lists import read_lists
 from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.sources import Source, open_source
 from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
@@ -46,15 +46,13 @@ class ColumnFacts:
 
     @property
     def type_name(self) -> str:
-        """Type in a few letters: all ways to store text are "text"."""
-        if self.is_list:
-            return f"list of {_type_name(self.type.value_type)}"
-        return _type_name(self.type)
+        """Type as messages name it."""
+        return type_name(self.type)
 
     @property
     def is_number(self) -> bool:
         """Whether there is a number per row."""
-        return is_number(self.type) and not pa.types.is_null(self.type)
+        return is_number(self.type)
 
     @property
     def is_list(self) -> bool:
@@ -100,12 +98,6 @@ def _first(stream: Iterator[Rows], max_rows: int) -> Iterator[Rows]:
         max_rows -= len(rows)
         if max_rows <= 0:
             return
-
-
-def _type_name(kind: pa.DataType) -> str:
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    is_text = pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain)
-    return "text" if is_text else str(plain)
 
 
 def _facts(source: Source, name: str, max_rows: int) -> ColumnFacts:

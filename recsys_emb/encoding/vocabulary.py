@@ -1,144 +1,285 @@
-"""`Vocabulary`: value ↔ index (first simple version; being replaced by the fast one, same interface)."""
+"""`Vocabulary`: value ↔ index, born fitted and append-only; and `VocabularyBuilder`, which counts its values."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import torch
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
-from recsys_emb.encoding.keys import to_arrow
-from recsys_emb.errors import IndexRangeError, KeyTypeError, UnknownValueError, listed
-from recsys_emb.schema import RefuseUnknown, Unknown, UnknownBuckets, UnknownRow
+from recsys_emb.encoding.batch import UNKNOWN_INDEX
+from recsys_emb.encoding.identity import split
+from recsys_emb.encoding.key_counts import KeyCounts
+from recsys_emb.encoding.key_index import KeyIndex
+from recsys_emb.encoding.keys import ArrowColumn, Values, to_arrow
+from recsys_emb.encoding.kinds import join, restore
+from recsys_emb.errors import DataError, IndexRangeError, KeyTypeError, UnknownValueError, counted, listed
+from recsys_emb.schema.tables import RefuseUnknown, Unknown, UnknownRow
+
+if TYPE_CHECKING:
+    from recsys_emb.encoding.storage import Indices
 
 
-def _canonical(values: list[object]) -> list[object]:
-    return [
-        None if value is None or value != value else int(value) if isinstance(value, float) and value.is_integer() else value
-        for value in values
-    ]
+class VocabularyBuilder(KeyCounts):
+    """Counts the values of a column that streams by, then freezes them into a `Vocabulary`.
 
+    The result is a function of the multiset of values alone: not of their order, of how they are cut into arrays,
+    or of the types of these arrays. For one writer; memory grows with the distinct values.
 
-def _hash(value: object, count: int) -> int:
-    return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little") % count
-
-
-class VocabularyBuilder:
-    """Counts keys."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.tally: Counter[Any] = Counter()
-
-    def add(self, values: pa.Array | pa.ChunkedArray, *, where: str | None = None) -> None:
-        """Count values."""
-        del where
-        self.tally.update(value for value in _canonical(values.to_pylist()) if value is not None)
+    Examples
+    --------
+    >>> builder = VocabularyBuilder("item_id")
+    >>> builder.add(pa.array([30, 10, 30]))
+    >>> builder.add(pa.array([20.0, None, 10.0]))
+    >>> builder.build().values.to_pylist()
+    [10, 30, 20]
+    """
 
     def build(self, *, min_count: int = 1, max_size: int | None = None, unknown: Unknown = UnknownRow()) -> Vocabulary:
-        """Freeze."""
-        ranked = sorted((i for i in self.tally.items() if i[1] >= min_count), key=lambda item: (-item[1], item[0]))
-        ranked = ranked[:max_size]
-        return Vocabulary(self.name, [v for v, _ in ranked], [c for _, c in ranked], unknown)
+        """Freeze the values seen at least ``min_count`` times, of these the first ``max_size`` in order."""
+        values, counts = self.ranked()
+        # Counts fall along the order, so whatever is cut off stands at the end.
+        size = int(np.searchsorted(-counts, -min_count, side="right"))
+        size = size if max_size is None else min(size, max_size)
+        return Vocabulary(self.name, values[:size], counts[:size], unknown)
 
 
 class Vocabulary:
-    """Value ↔ index."""
+    """Value ↔ index of one column, or of several that share it.
 
-    def __init__(self, name: str, values: list[Any], counts: list[int], unknown: Unknown) -> None:
-        self.name, self.unknown = name, unknown
+    Indices 0, 1 and from 2 on are reserved for padding, missing and unknown values; then come the values, by count
+    descending, then value ascending (text by its UTF-8 bytes). An index is for life: `extended` appends. A value is
+    the same key in every container: 5, 5.0 and the dictionary entry 5 are one, the text ``"5"`` is another, and
+    None, NaN, NaT and nulls are missing. Read it from any number of threads; pickle it to other processes.
+
+    Examples
+    --------
+    >>> vocabulary = Vocabulary.from_values(["red", "blue", "red", None], name="colour")
+    >>> vocabulary.encode(["blue", "red", "green", None])
+    tensor([4, 3, 2, 1])
+    >>> vocabulary.decode([3, 4, 1])
+    ['red', 'blue', None]
+    >>> vocabulary.to_frame()
+      value  index  count
+    0   red      3      2
+    1  blue      4      1
+    >>> vocabulary.encode([7])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    recsys_emb.errors.KeyTypeError: colour: expected text keys, got integer (7). Convert the column to text before ...
+    """
+
+    def __init__(self, name: str, values: pa.Array, counts: Indices, unknown: Unknown) -> None:
+        self.name = name
+        self.unknown = unknown
         self._values = values
-        self.counts = np.array(counts, dtype=np.int64)
-        self._index = {value: self.first_index + i for i, value in enumerate(values)}
+        self._counts = counts
+        self._index = KeyIndex(values, unknown_rows=unknown.rows)
 
     @classmethod
     def from_values(
-        cls, values: Any, *, name: str = "values", min_count: int = 1, max_size: int | None = None, unknown: Unknown = UnknownRow()
+        cls,
+        values: Values,
+        *,
+        name: str = "values",
+        min_count: int = 1,
+        max_size: int | None = None,
+        unknown: Unknown = UnknownRow(),
     ) -> Vocabulary:
-        """Fit."""
+        """Fit on a one-dimensional array-like: pandas, numpy, Arrow, Polars, torch, or a list.
+
+        Parameters
+        ----------
+        values
+            The column; missing values are left out.
+        name
+            What messages call it.
+        min_count, max_size, unknown
+            As in `recsys_emb.Categorical`.
+
+        Raises
+        ------
+        KeyTypeError
+            When the values cannot be keys or are of several kinds.
+        """
         builder = VocabularyBuilder(name)
         builder.add(to_arrow(values, name))
         return builder.build(min_count=min_count, max_size=max_size, unknown=unknown)
 
+    def __repr__(self) -> str:
+        return f"Vocabulary({self.name!r}, {counted(len(self), f'{self.values.type} value')}, {self.unknown!r})"
+
     def __len__(self) -> int:
+        """Count the real values."""
         return len(self._values)
 
     @property
     def first_index(self) -> int:
-        """Index of the first value."""
+        """Index of the first value; smaller ones are reserved."""
         return UNKNOWN_INDEX + self.unknown.rows
 
     @property
     def num_embeddings(self) -> int:
-        """Rows of a table."""
+        """Rows of a table over this vocabulary, reserved ones included."""
         return self.first_index + len(self)
 
     @property
     def values(self) -> pa.Array:
-        """Values in index order."""
-        return pa.array(self._values)
+        """Values in index order, in their own type."""
+        return self._values
 
-    def encode(self, values: Any, *, where: str | None = None) -> torch.Tensor:
-        """Values to indices."""
-        keys = _canonical(to_arrow(values, where or self.name).to_pylist())
-        kinds = {type(key) for key in keys if key is not None}
-        own = {type(value) for value in self._values}
-        if own and any(k not in own and not {k, *own} <= {int, float} for k in kinds):
-            raise KeyTypeError(f"{where or self.name}: expected {listed(own)} keys, got {listed(kinds)}. Convert the column.")
-        unseen = [key for key in keys if key is not None and key not in self._index]
-        if unseen and isinstance(self.unknown, RefuseUnknown):
-            raise UnknownValueError(f"{where or self.name}: expected known values, got {listed(unseen)}. Fit them first.")
-        return torch.tensor([self._one(key) for key in keys], dtype=torch.int64)
+    @property
+    def counts(self) -> Indices:
+        """int64 ``(len,)``, how often each value was seen, in index order; a copy."""
+        return self._counts.copy()
 
-    def _one(self, key: Any) -> int:
-        if key is None:
-            return MISSING_INDEX
-        if key in self._index:
-            return self._index[key]
-        return UNKNOWN_INDEX + (_hash(key, self.unknown.rows) if isinstance(self.unknown, UnknownBuckets) else 0)
+    def encode(self, values: Values, *, where: str | None = None) -> torch.Tensor:
+        """Turn values into indices.
 
-    def decode(self, indices: Any) -> list[object]:
-        """Indices to Python values."""
-        return self.take(indices).to_pylist()
+        Parameters
+        ----------
+        values
+            One-dimensional array-like as in `from_values`, of N values.
+        where
+            What messages call the column; the vocabulary's name by default.
 
-    def take(self, indices: Any) -> pa.Array:
-        """Indices to an Arrow array."""
-        rows = np.asarray(indices, dtype=np.int64).reshape(-1)
-        if len(rows) and not (0 <= rows.min() and rows.max() < self.num_embeddings):
-            bad = rows[(rows < 0) | (rows >= self.num_embeddings)][0]
-            raise IndexRangeError(f"{self.name}: expected indices in [0, {self.num_embeddings}), got {bad}. Encode with this vocabulary.")
-        return self.values.take(pa.array(rows - self.first_index, mask=rows < self.first_index))
+        Returns
+        -------
+        torch.Tensor
+            int64 ``(N,)``, each in ``[1, num_embeddings)``.
+
+        Raises
+        ------
+        KeyTypeError
+            When the values are of another kind than the vocabulary's, or not one-dimensional.
+        UnknownValueError
+            When a value is unknown and the vocabulary says `RefuseUnknown`.
+        """
+        where = where or self.name
+        column = to_arrow(values, where)
+        indices = self._index.find(column, where)
+        if isinstance(self.unknown, RefuseUnknown):
+            self._refuse_unknown(column, indices, where)
+        return torch.from_numpy(indices)
+
+    def _refuse_unknown(self, column: ArrowColumn, indices: Indices, where: str) -> None:
+        rows = np.flatnonzero(indices == UNKNOWN_INDEX).tolist()
+        if rows:
+            strangers = dict.fromkeys(column[row].as_py() for row in rows)
+            raise UnknownValueError(
+                f"{where}: expected values of the vocabulary, got {listed(strangers)}. "
+                "Fit on them, or declare unknown=UnknownRow()."
+            )
+
+    def decode(self, indices: Values) -> list[object]:
+        """Turn indices (tensor, array or list of integers, flattened) into Python values; reserved ones into None.
+
+        Raises
+        ------
+        IndexRangeError
+            When an index is negative or not below `num_embeddings`.
+
+        Notes
+        -----
+        Python's times end at microseconds; `take` is exact for nanoseconds too.
+        """
+        decoded: list[object] = self.take(indices).to_pylist()
+        return decoded
+
+    def take(self, indices: Values) -> pa.Array:
+        """Turn indices into an Arrow array of the type of `values`, null where they are reserved.
+
+        Raises
+        ------
+        IndexRangeError
+            When an index is negative or not below `num_embeddings`.
+        """
+        array = indices.detach().cpu().numpy() if isinstance(indices, torch.Tensor) else np.asarray(indices)
+        if array.size and array.dtype.kind not in "iu":
+            raise KeyTypeError(f"{self.name}: expected integer indices, got {array.dtype}. Pass what encode() returns.")
+        rows = array.reshape(-1).astype(np.int64)
+        outside = (rows < 0) | (rows >= self.num_embeddings)
+        if outside.any():
+            strangers = listed(dict.fromkeys(rows[outside].tolist()))
+            raise IndexRangeError(
+                f"{self.name}: expected indices in [0, {self.num_embeddings}), got {strangers}. "
+                "Decode with the vocabulary that encoded."
+            )
+        rows -= self.first_index
+        return self._values.take(pa.array(rows, mask=rows < 0))
 
     def __contains__(self, value: object) -> bool:
-        return _canonical([value])[0] in self._index
+        """Whether ``value`` is a real value of the vocabulary; False for missing ones and for other kinds."""
+        try:
+            index = self._index.find(to_arrow([value], self.name), self.name)
+        except KeyTypeError:
+            return False
+        return bool(index[0] >= self.first_index)
 
     def to_frame(self) -> pd.DataFrame:
-        """Table of value, index, count."""
-        index = np.arange(len(self)) + self.first_index
-        return pd.DataFrame({"value": self._values, "index": index, "count": self.counts})
+        """Table of ``value``, ``index``, ``count``, real values only."""
+        indices = np.arange(self.first_index, self.num_embeddings)
+        return pd.DataFrame({"value": self._values.to_pandas(), "index": indices, "count": self._counts})
 
     def extended(self, builder: VocabularyBuilder, *, min_count: int = 1, max_size: int | None = None) -> Vocabulary:
-        """Append new values."""
-        fresh = [i for i in builder.tally.items() if i[0] not in self._index and i[1] >= min_count]
-        fresh = sorted(fresh, key=lambda item: (-item[1], item[0]))[: None if max_size is None else max(0, max_size - len(self))]
-        counts = [int(c) + builder.tally[v] for v, c in zip(self._values, self.counts, strict=True)]
-        return Vocabulary(self.name, self._values + [v for v, _ in fresh], counts + [c for _, c in fresh], self.unknown)
+        """Append what ``builder`` counted; this vocabulary stays as it is.
+
+        Old values keep their indices and add up their counts. New ones follow, by count descending, then value
+        ascending, if they were counted ``min_count`` times by this builder, until there are ``max_size`` values in
+        all.
+
+        Raises
+        ------
+        KeyTypeError
+            When the builder counted keys of another kind.
+        """
+        values, counts = builder.ranked()
+        indices = self._index.find(values, builder.name)
+        known = indices >= self.first_index
+        grown = self._counts.copy()
+        grown[indices[known] - self.first_index] += counts[known]
+        rows = np.flatnonzero(~known & (counts >= min_count))
+        rows = rows if max_size is None else rows[: max(0, max_size - len(self))]
+        parts = join(split(self._values, self.name), split(values.take(pa.array(rows)), self.name))
+        return Vocabulary(self.name, restore(parts, self.name), np.concatenate([grown, counts[rows]]), self.unknown)
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the content."""
-        return hashlib.sha256(repr((self._values, self.unknown)).encode()).hexdigest()
+        """Hash of the values in order, their kind and the rule for unknown ones; not of the counts."""
+        digest = hashlib.sha256(json.dumps(["vocabulary 1", self.unknown.kind, self.unknown.rows]).encode())
+        for part in split(self._values, self.name):
+            digest.update(f"{part.kind.name} {len(part.keys)} ".encode())
+            digest.update(np.packbits(part.keys.is_valid().to_numpy(zero_copy_only=False)).tobytes())
+            digest.update(part.kind.storage.content(part.keys.drop_null()))
+        return digest.hexdigest()
 
     def to_table(self) -> pa.Table:
-        """Persist."""
-        return pa.table({"value": self.values, "count": self.counts})
+        """Table of ``value`` and ``count`` in index order; Parquet holds it without loss, and `from_table` reads it."""
+        return pa.table({"value": self._values, "count": self._counts})
 
     @classmethod
     def from_table(cls, table: pa.Table, *, name: str, unknown: Unknown) -> Vocabulary:
-        """Restore."""
-        return cls(name, table["value"].to_pylist(), table["count"].to_pylist(), unknown)
+        """Read what `to_table` wrote.
+
+        Raises
+        ------
+        DataError
+            When a column is absent, or a value missing or there twice.
+        """
+        if not {"value", "count"} <= set(table.column_names):
+            raise DataError(
+                f"{name}: expected columns 'value', 'count', got {listed(table.column_names)}. Use to_table()."
+            )
+        values, counts = table["value"].combine_chunks(), table["count"].combine_chunks().cast(pa.int64())
+        vocabulary = cls(name, restore(split(values, name), name), counts.to_numpy(), unknown)
+        if values.null_count or counts.null_count or vocabulary._index.repeated:
+            raise DataError(f"{name}: expected distinct values and their counts, got gaps or repeats. Use to_table().")
+        return vocabulary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the data; the tables are built anew."""
+        return Vocabulary, (self.name, self._values, self._counts, self.unknown)

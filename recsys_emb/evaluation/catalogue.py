@@ -118,7 +118,7 @@ class Catalogue:
         """
         return torch.cat(
             [
-                _folded(users[row].double() * self._vectors[column].double(), self._biases[column].double())
+                _folded(_rows(users, row) * _rows(self._vectors, column), _rows(self._biases, column))
                 for row, column in zip(torch.split(rows, PAIRS), torch.split(columns, PAIRS), strict=True)
             ]
         )
@@ -201,6 +201,10 @@ def _norms(vectors: Tensor) -> Tensor:
 
 def _largest(values: Tensor) -> float:
     return float(values.max()) if len(values) else 0.0
+
+
+def _rows(table: Tensor, rows: Tensor) -> Tensor:
+    return table.index_select(0, rows).double()
 
 
 def _folded(products: Tensor, biases: Tensor) -> Tensor:

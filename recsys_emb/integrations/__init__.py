@@ -1,0 +1,1 @@
+"""Leaf rooms that meet other systems, each an optional extra."""

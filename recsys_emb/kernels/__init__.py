@@ -1,6 +1,6 @@
 """The few hot loops. Rooms load on first use, so that importing the library does not wait for a compiler.
 
-Write ``import recsys_emb.kernels as kernels`` and call ``kernels.hash_table.…``; each kernel has a plain twin
+Write ``import recsys_emb.kernels as kernels`` and call ``kernels.integer_table.…``; each kernel has a plain twin
 in its own room that tests hold it to.
 """
 
@@ -12,9 +12,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from recsys_emb.kernels import hash_table, row_update, sequential, topk
+    from recsys_emb.kernels import (
+        bytes_order,
+        bytes_search,
+        bytes_table,
+        dictionary_codes,
+        direct_table,
+        integer_table,
+        memory,
+        row_update,
+        sequential,
+        stable_hash,
+        topk,
+    )
 
-__all__ = ["gather", "hash_table", "row_update", "sequential", "topk"]
+__all__ = [
+    "bytes_order",
+    "bytes_search",
+    "bytes_table",
+    "dictionary_codes",
+    "direct_table",
+    "gather",
+    "integer_table",
+    "memory",
+    "row_update",
+    "sequential",
+    "stable_hash",
+    "topk",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -8,7 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from recsys_emb.kernels.jit import inlined
-from recsys_emb.kernels.memory import Bytes, Integers, Unsigned, equal_bytes, frozen, hash_bytes, load64, prefetch
+from recsys_emb.kernels.memory import (
+    ALL_VALID,
+    Bytes,
+    Integers,
+    Unsigned,
+    equal_bytes,
+    frozen,
+    hash_bytes,
+    load64,
+    prefetch,
+)
 
 BLOCK = 256
 TAG = np.uint64(0xFFFFFFFF00000000)
@@ -16,7 +26,6 @@ NUMBER = np.uint64(0x00000000FFFFFFFF)
 _IN_CACHE = np.uint64(1 << 17)  # tables up to this many slots answer faster without asking ahead
 _STEP = np.uint64(1)
 _WORD_BYTES_LOG2 = np.uint64(3)
-_ALL_VALID = frozen(np.empty(0, np.uint8))
 
 
 class BytesColumn(NamedTuple):
@@ -24,7 +33,7 @@ class BytesColumn(NamedTuple):
 
     offsets: Integers
     data: Bytes
-    validity: Bytes = _ALL_VALID
+    validity: Bytes = ALL_VALID
     bit_offset: int = 0
 
     @classmethod
@@ -53,6 +62,7 @@ class Places(NamedTuple):
 
 @inlined
 def places(slots: Unsigned, stored: BytesColumn, column: BytesColumn) -> Places:
+    """Take the addresses of a table, of its keys, and of the keys to search for."""
     return Places(
         np.uint64(slots.ctypes.data),
         np.uint64(len(slots) - 1),

@@ -98,7 +98,13 @@ class BytesIndex:
 
 @kernel
 def count(
-    slots: Unsigned, stored: BytesColumn, counts: Integers, size: int, column: BytesColumn, weights: Integers, start: int
+    slots: Unsigned,
+    stored: BytesColumn,
+    counts: Integers,
+    size: int,
+    column: BytesColumn,
+    weights: Integers,
+    start: int,
 ) -> tuple[int, int]:
     """Count rows from ``start`` on; return (rows done, distinct keys), early where a buffer must grow first."""
     tags, starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)

@@ -12,7 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from recsys_emb.kernels.jit import inlined, kernel
-from recsys_emb.kernels.memory import Bytes, Integers, frozen, home_of_integer, is_valid, mark_missing, prefetch
+from recsys_emb.kernels.memory import (
+    ALL_VALID,
+    Bytes,
+    Integers,
+    frozen,
+    home_of_integer,
+    is_valid,
+    mark_missing,
+    prefetch,
+)
 
 BLOCK = 256
 _SMALLEST = 2 * BLOCK
@@ -21,14 +30,13 @@ _ROOMY = 1 << 20  # up to this many keys a table is at most a quarter full, beyo
 _STEP = np.uint64(1)
 _SLOT_BYTES_LOG2 = np.uint64(4)
 _NO_WEIGHTS = np.empty(0, np.int64)
-_ALL_VALID = frozen(np.empty(0, np.uint8))
 
 
 class IntegerColumn(NamedTuple):
     """Keys int64 ``(N,)`` and an Arrow validity bitmap (empty: all valid) that starts at ``bit_offset``."""
 
     keys: Integers
-    validity: Bytes = _ALL_VALID
+    validity: Bytes = ALL_VALID
     bit_offset: int = 0
 
 

@@ -81,6 +81,9 @@ def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     return view
 
 
+ALL_VALID = frozen(np.empty(0, np.uint8))
+
+
 @inlined
 def is_valid(validity: Bytes, row: int) -> bool:
     """Whether bit ``row`` of an Arrow validity bitmap is set; an empty bitmap says yes to all."""

@@ -97,6 +97,14 @@ def normal_rows(shape: tuple[int, int], std: float, like: Tensor, generator: tor
     return torch.empty(shape, dtype=like.dtype, device="cpu").normal_(0.0, std, generator=generator).to(like.device)
 
 
+def draw_rows(weight: Tensor, std: float, generator: torch.Generator | None) -> None:
+    """Fill ``(V, D)`` with what `normal_rows` gives, without a second copy of a large table."""
+    if weight.device.type == "cpu" and weight.is_contiguous():
+        weight.normal_(0.0, std, generator=generator)
+    else:
+        weight.copy_(normal_rows((weight.shape[0], weight.shape[1]), std, weight, generator))
+
+
 def masked(vectors: Tensor, indices: Tensor, padding_index: int | None) -> Tensor:
     """Replace the vectors of padding by zeros, whatever the table holds there: ``(..., D)``."""
     if padding_index is None:
@@ -198,13 +206,19 @@ class IndexLookup(nn.Module, ABC):
         self._given = rows, vectors
         self._write_given()
 
+    @property
+    def given_rows(self) -> Tensor:
+        """int64 ``(N,)``, the rows that `give` set."""
+        return torch.empty(0, dtype=torch.int64) if self._given is None else self._given[0]
+
     def _write_given(self) -> None:
         storage = self.storage()
         if self._given is None or storage is None:
             return
         rows, vectors = self._given
-        real = rows != (-1 if self.padding_index is None else self.padding_index)
-        storage[rows[real].to(storage.device)] = vectors[real].to(storage)
+        storage[rows.to(storage.device)] = vectors.to(storage)
+        if self.padding_index is not None:
+            storage[self.padding_index] = 0.0
 
     def extra_repr(self) -> str:
         """Describe the table in ``print(module)``."""

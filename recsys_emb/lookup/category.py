@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812 — the name that every torch read
 from torch import Tensor, nn
 
 from recsys_emb.errors import DataError
-from recsys_emb.lookup.base import IndexLookup, masked, normal_rows
+from recsys_emb.lookup.base import IndexLookup, draw_rows, masked, normal_rows
 from recsys_emb.lookup.growth import Optimizers, grow_parameter
 
 
@@ -129,8 +129,7 @@ position 0). Encode the values with the encoder that the table was sized by; num
     def reset_parameters(self, *, init_std: float | None = None, generator: torch.Generator | None = None) -> None:
         """Draw all rows as at birth; ``init_std`` replaces the standard deviation for good."""
         self.init_std = self.init_std if init_std is None else init_std
-        shape = (self.num_embeddings, self.embedding_dim)
-        self.weight.copy_(normal_rows(shape, self.init_std, self.weight, generator))
+        draw_rows(self.weight, self.init_std, generator)
         self.weight[: self.reserved] = 0.0
         if self.padding_index is not None:
             self.weight[self.padding_index] = 0.0

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 — the name that every torch reader expects
 from torch import Tensor, nn
 
-from recsys_emb.lookup.base import IndexLookup, masked, normal_rows
+from recsys_emb.lookup.base import IndexLookup, draw_rows, masked
 from recsys_emb.lookup.growth import Optimizers
 
 
@@ -96,8 +96,7 @@ class HashedEmbedding(IndexLookup):
     def reset_parameters(self, *, init_std: float | None = None, generator: torch.Generator | None = None) -> None:
         """Draw all rows as at birth; ``init_std`` replaces the standard deviation for good."""
         self.init_std = self.init_std if init_std is None else init_std
-        shape = (len(self.weight), self.embedding_dim)
-        self.weight.copy_(normal_rows(shape, self.init_std / self.num_hashes**0.5, self.weight, generator))
+        draw_rows(self.weight, self.init_std / self.num_hashes**0.5, generator)
         self.weight[: self.reserved] = 0.0
 
     def grow(

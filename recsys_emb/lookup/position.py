@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 — the name that every torch read
 from torch import Tensor, nn
 
 from recsys_emb.errors import IndexRangeError
-from recsys_emb.lookup.base import check_indices, normal_rows
+from recsys_emb.lookup.base import check_indices, draw_rows
 
 
 class _PositionTable(nn.Module, ABC):
@@ -124,8 +124,7 @@ sequence, or raise max_position.
     def reset_parameters(self, *, init_std: float | None = None, generator: torch.Generator | None = None) -> None:
         """Draw all rows as at birth; ``init_std`` replaces the standard deviation for good."""
         self.init_std = self.init_std if init_std is None else init_std
-        shape = (self.max_position + 1, self.embedding_dim)
-        self.weight.copy_(normal_rows(shape, self.init_std, self.weight, generator))
+        draw_rows(self.weight, self.init_std, generator)
 
 
 class SinusoidalPosition(_PositionTable):

@@ -61,7 +61,8 @@ class PretrainedVectors:
     """
 
     def __init__(self, keys: Any, vectors: Any, *, name: str = "pretrained", skipped: int = 0) -> None:
-        matrix = torch.as_tensor(vectors).detach().to("cpu", torch.float32)
+        made = vectors if isinstance(vectors, Tensor) else torch.from_numpy(np.require(vectors, np.float32, "W"))
+        matrix = made.detach().to("cpu", torch.float32)
         if matrix.ndim != 2 or len(matrix) != len(keys):
             raise DataError(
                 f"{name}: expected one vector per key, ({len(keys)}, D), got {tuple(matrix.shape)}. Pass a matrix."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from recsys_emb.lookup.base import IndexLookup, normal_rows
+from recsys_emb.lookup.base import IndexLookup, draw_rows
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.growth import Optimizers
 
@@ -75,5 +75,4 @@ class ProjectedEmbedding(IndexLookup):
 
     @torch.no_grad()
     def _draw_projection(self, generator: torch.Generator | None) -> None:
-        width, embedding_dim = self.projection.shape
-        self.projection.copy_(normal_rows((width, embedding_dim), width**-0.5, self.projection, generator))
+        draw_rows(self.projection, len(self.projection) ** -0.5, generator)

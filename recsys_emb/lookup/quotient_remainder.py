@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 — the name that every torch reader expects
 from torch import Tensor, nn
 
-from recsys_emb.lookup.base import IndexLookup, masked, normal_rows
+from recsys_emb.lookup.base import IndexLookup, draw_rows, masked, normal_rows
 from recsys_emb.lookup.growth import Optimizers, grow_parameter
 
 
@@ -91,8 +91,7 @@ class QuotientRemainderEmbedding(IndexLookup):
     def reset_parameters(self, *, init_std: float | None = None, generator: torch.Generator | None = None) -> None:
         """Draw all rows as at birth; ``init_std`` replaces the standard deviation for good."""
         self.init_std = self.init_std if init_std is None else init_std
-        shape = (len(self.quotients), self.embedding_dim)
-        self.quotients.copy_(normal_rows(shape, self.init_std, self.quotients, generator))
+        draw_rows(self.quotients, self.init_std, generator)
         self.quotients[: self.reserved] = 0.0
         signs = normal_rows((self.buckets, self.embedding_dim), 1.0, self.remainders, generator) < 0
         self.remainders.fill_(1.0).masked_fill_(signs, -1.0)

@@ -1,0 +1,1 @@
+"""Sums of lookups to scores, and the baselines beside them."""

@@ -171,8 +171,6 @@ class MatrixFactorization(nn.Module):
             for table in [embed.lookup(name) for embed in (self.vectors, self.biases) if name in embed.names]:
                 if table.storage() is None:
                     return f"feature {name!r} reads a {type(table).__name__}, which holds no row per index"
-                if not all(parameter.requires_grad for parameter in table.parameters()):
-                    return f"feature {name!r} reads frozen vectors, which must not move"
         return None
 
     def linear_tables(self) -> list[LinearTable]:

@@ -43,6 +43,20 @@ def new_canvas(
     return figure, axes
 
 
+def add_below(axes: Axes, y_label: str, *, heights: tuple[float, float]) -> Axes:
+    """Stack a second chart under the first, on the same x axis; ``heights`` share out the room."""
+    figure = axes.figure
+    grid = figure.add_gridspec(2, 1, height_ratios=list(heights))
+    axes.set_subplotspec(grid[0])
+    below = figure.add_subplot(grid[1], sharex=axes)
+    below.set_xlabel(axes.get_xlabel(), color=INK)
+    below.set_ylabel(y_label, color=INK)
+    axes.set_xlabel("")
+    axes.tick_params(labelbottom=False)
+    calm(below)
+    return below
+
+
 def calm(axes: Axes) -> None:
     """Draw the axes thin and quiet, so that the data stands out."""
     axes.spines[["top", "right"]].set_visible(False)

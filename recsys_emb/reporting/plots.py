@@ -7,7 +7,7 @@ loaded when the first picture is drawn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.decomposition import PCA
 
 from recsys_emb.errors import DataError, counted
-from recsys_emb.reporting.canvas import COLOURS, INK, QUIET, calm, new_canvas, write_labels
+from recsys_emb.reporting.canvas import COLOURS, QUIET, add_below, new_canvas, write_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,21 +30,25 @@ class History(Protocol):
         ...
 
 
-def loss_curve(history: History | pd.DataFrame, *, title: str = "Loss by epoch") -> Figure:
-    """Draw training and validation loss by epoch, and mark the best epoch.
+def loss_curve(
+    history: History | pd.DataFrame, *, validation_label: str = "validation", title: str = "Learning by epoch"
+) -> Figure:
+    """Draw the training loss by epoch and, under it, the validation figure with its best epoch.
 
     Parameters
     ----------
     history
         `Recommender.history`, or a frame with the columns ``epoch``, ``train_loss`` and, where there was
-        validation, ``validation``. The lowest validation is marked.
+        validation, ``validation``. Of a ``stage`` column, the stage ``"refit"`` is drawn apart.
+    validation_label
+        What the validation figure is: for ratings, the RMSE. Its axis is its own, since its unit is.
     title
         Title of the picture.
 
     Returns
     -------
     Figure
-        A matplotlib figure.
+        A matplotlib figure, with a second axis when there is validation.
 
     Raises
     ------
@@ -56,22 +60,24 @@ def loss_curve(history: History | pd.DataFrame, *, title: str = "Loss by epoch")
     Examples
     --------
     >>> frame = pd.DataFrame({"epoch": [1, 2, 3], "train_loss": [0.9, 0.5, 0.3], "validation": [1.0, 0.7, 0.8]})
-    >>> [line.get_label() for line in loss_curve(frame).axes[0].lines][:2]
-    ['training', 'validation']
+    >>> [axes.get_ylabel() for axes in loss_curve(frame, validation_label="validation RMSE").axes]
+    ['mean loss per row', 'validation RMSE']
     """
     frame = history if isinstance(history, pd.DataFrame) else history.to_frame()
     if not len(frame):
         raise DataError("loss_curve: expected at least one epoch, got 0. Draw it after fit.")
+    is_refit = frame["stage"].eq("refit") if "stage" in frame else pd.Series(False, index=frame.index)
+    first, refit = frame[~is_refit], frame[is_refit]
     figure, axes = new_canvas(title, "epoch (passes over the training rows)", "mean loss per row")
-    epochs = frame["epoch"].to_numpy()
-    marker = "o" if len(frame) == 1 else None
-    axes.plot(epochs, frame["train_loss"], color=COLOURS[0], label="training", marker=marker, lw=2)
-    if "validation" in frame and frame["validation"].notna().any():
-        axes.plot(epochs, frame["validation"], color=COLOURS[1], label="validation", marker=marker, lw=2)
-        _mark_best(axes, epochs, frame["validation"])
+    _draw_epochs(axes, first["epoch"], first["train_loss"], color=COLOURS[0], label="training")
+    if len(refit):
+        _draw_epochs(axes, refit["epoch"], refit["train_loss"], color=COLOURS[2], ls="--", label="again, on all rows")
         axes.legend(frameon=False)
-    axes.locator_params(axis="x", integer=True)
-    axes.margins(x=0.02)
+    if "validation" in first and first["validation"].notna().any():
+        below = add_below(axes, validation_label, heights=(1, 1))
+        _draw_epochs(below, first["epoch"], first["validation"], color=COLOURS[1])
+        _mark_best(below, first["epoch"], first["validation"])
+        below.legend(frameon=False)
     return figure
 
 
@@ -176,7 +182,7 @@ def position_effect(
         axes.axvline(serve_at, color=COLOURS[1], lw=1.5, ls="--", zorder=1, label=f"served at {serve_at}")
         axes.legend(frameon=False)
     if seen is not None:
-        _add_counts(axes, places, seen)
+        add_below(axes, "training rows", heights=(3, 1)).bar(places, seen, color=QUIET, width=0.8)
     return figure
 
 
@@ -236,25 +242,18 @@ def item_map(
     return figure
 
 
-def _mark_best(axes: Axes, epochs: NDArray[np.int64], validation: pd.Series) -> None:
+def _draw_epochs(axes: Axes, epochs: pd.Series, values: pd.Series, **style: Any) -> None:
+    """Draw a line by epoch; a single epoch as a point."""
+    axes.plot(epochs, values, lw=2, marker="o" if len(epochs) == 1 else None, **style)
+    axes.locator_params(axis="x", integer=True)
+    axes.margins(x=0.02)
+
+
+def _mark_best(axes: Axes, epochs: pd.Series, validation: pd.Series) -> None:
     """Put a dot and its number at the lowest validation."""
     best = int(np.nanargmin(validation.to_numpy(dtype=np.float64)))
-    epoch, value = epochs[best], float(validation.iloc[best])
+    epoch, value = int(epochs.iloc[best]), float(validation.iloc[best])
     axes.plot([epoch], [value], "o", color=COLOURS[1], ms=8, label=f"best: {value:.4g} after epoch {epoch}")
-
-
-def _add_counts(axes: Axes, positions: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-    """Stack a small chart of row counts under the effects, on the same positions."""
-    figure = axes.figure
-    grid = figure.add_gridspec(2, 1, height_ratios=[3, 1])
-    axes.set_subplotspec(grid[0])
-    below = figure.add_subplot(grid[1], sharex=axes)
-    below.bar(positions, counts, color=QUIET, width=0.8)
-    below.set_xlabel(axes.get_xlabel(), color=INK)
-    below.set_ylabel("training rows", color=INK)
-    axes.set_xlabel("")
-    axes.tick_params(labelbottom=False)
-    calm(below)
 
 
 def _flat(name: str, values: ArrayLike) -> NDArray[np.float64]:

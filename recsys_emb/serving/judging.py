@@ -15,10 +15,21 @@ from recsys_emb.evaluation.metrics import auc
 from recsys_emb.schema.columns import Categorical
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.fitted import Fitted
+from recsys_emb.serving.learning import read_rows
+from recsys_emb.serving.requests import check_k
 from recsys_emb.training.losses import Logistic
 
 
-def judge_rows(fitted: Fitted, batch: Batch) -> dict[str, float]:
+def evaluate(fitted: Fitted, frame: Any, k: int, *, relevant_at: float | None, exclude_seen: bool) -> dict[str, float]:
+    """Answer `Recommender.evaluate`."""
+    check_k(k, where="Recommender.evaluate")
+    batch = read_rows(fitted.encoder, frame, where="Recommender.evaluate", needed=(fitted.schema.label,))
+    relevant = _relevant_rows(fitted, batch, relevant_at)
+    rankings = _judge_rankings(fitted, frame, relevant, k, exclude_seen=exclude_seen)
+    return {**_judge_rows(fitted, batch), **rankings, "n_rows": len(batch)}
+
+
+def _judge_rows(fitted: Fitted, batch: Batch) -> dict[str, float]:
     """Judge predictions row by row, as the objective means them; nothing without a label."""
     label = batch.label
     if label is None:
@@ -29,7 +40,7 @@ def judge_rows(fitted: Fitted, batch: Batch) -> dict[str, float]:
     return (evaluate_binary if isinstance(fitted.objective, Logistic) else evaluate_ratings)(label, answers)
 
 
-def relevant_rows(fitted: Fitted, batch: Batch, relevant_at: float | None) -> Tensor:
+def _relevant_rows(fitted: Fitted, batch: Batch, relevant_at: float | None) -> Tensor:
     """Tell which rows show something relevant: bool ``(B,)``."""
     label = batch.label
     if relevant_at is not None:
@@ -43,7 +54,7 @@ def relevant_rows(fitted: Fitted, batch: Batch, relevant_at: float | None) -> Te
     return label > 0 if positives and label is not None else torch.ones(len(batch), dtype=torch.bool)
 
 
-def judge_rankings(fitted: Fitted, frame: Any, relevant: Tensor, k: int, *, exclude_seen: bool) -> dict[str, float]:
+def _judge_rankings(fitted: Fitted, frame: Any, relevant: Tensor, k: int, *, exclude_seen: bool) -> dict[str, float]:
     """Rank the whole catalogue for every user of a frame, and judge it by the relevant rows."""
     users, lists = _relevant_items(fitted, frame, relevant)
     catalogue = fitted.catalogue(users.new_empty(0), None)

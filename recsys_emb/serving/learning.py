@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +35,10 @@ class Plan:
     def fit(self, schema: Schema, source: Any, validation: Any) -> Fitted:
         """Learn everything from a source."""
         encoder = FeatureEncoder(schema).fit(source)
-        batch = read_rows(encoder, source, where="Recommender.fit")
-        held_out = None if validation is None else read_rows(encoder, validation, where="Recommender.fit: validation")
+        columns = (schema.label, schema.weight)
+        batch = read_rows(encoder, source, where="Recommender.fit", needed=columns)
+        where = "Recommender.fit: validation"
+        held_out = None if validation is None else read_rows(encoder, validation, where=where, needed=columns[:1])
         label = LabelRange.of(batch.label)
         objective = self.objective or self._said(*choose_objective(schema.label, label))
         model = MatrixFactorization(encoder, seed=self.seed)
@@ -45,7 +48,8 @@ class Plan:
     def extend(self, fitted: Fitted, source: Any) -> Fitted:
         """Go on from a fit with more rows; the earlier one stays as it is."""
         encoder = FeatureEncoder.from_state(fitted.encoder.to_state()).partial_fit(source)
-        batch = read_rows(encoder, source, where="Recommender.partial_fit")
+        columns = (fitted.schema.label, fitted.schema.weight)
+        batch = read_rows(encoder, source, where="Recommender.partial_fit", needed=columns)
         model = copy.deepcopy(fitted.model)
         model.grow(encoder)
         history = self._train(model, batch, fitted.objective, None, fresh=False) if len(batch) else fitted.history
@@ -56,11 +60,12 @@ class Plan:
     def _train(
         self, model: MatrixFactorization, batch: Batch, objective: Objective, held_out: Batch | None, *, fresh: bool
     ) -> FitHistory:
-        return train(
+        solver = self.solver or self._said(*choose_solver(model, objective))
+        history = train(
             model,
             batch,
             objective,
-            self.solver or self._said(*choose_solver(model, objective)),
+            solver,
             epochs=self.epochs,
             early_stopping=self.early_stopping,
             validation=held_out,
@@ -68,6 +73,8 @@ class Plan:
             seed=self.seed,
             progress=self.progress,
         )
+        model.eval()
+        return history
 
     def _said(self, chosen: Any, reason: str) -> Any:
         """Tell a choice and its reason, unless the caller wants silence."""
@@ -76,17 +83,17 @@ class Plan:
         return chosen
 
 
-def read_rows(encoder: FeatureEncoder, source: Any, *, where: str) -> Batch:
-    """Encode rows with the label and the weight that the schema declares.
+def read_rows(encoder: FeatureEncoder, source: Any, *, where: str, needed: Sequence[str | None]) -> Batch:
+    """Encode rows with the label and the weight, of which ``needed`` must be there; None is no column.
 
     Raises
     ------
     ColumnError
-        When one of them is declared and not there.
+        When a needed one is declared and not there.
     """
     batch = encoder.transform(source)
     schema = encoder.to_state().schema
     for name, values in ((schema.label, batch.label), (schema.weight, batch.weight)):
-        if name is not None and values is None:
+        if name is not None and name in needed and values is None:
             raise ColumnError(f"{where}: expected the column {name!r}, which the schema declares, got none. Add it.")
     return batch

@@ -13,9 +13,9 @@ from recsys_emb.encoding.batch import Jagged
 from recsys_emb.encoding.columns import to_series
 from recsys_emb.errors import UnknownValueError, listed
 from recsys_emb.evaluation.catalogue import Catalogue
-from recsys_emb.evaluation.ranking import rank
+from recsys_emb.evaluation.ranking import Ranking, rank
 from recsys_emb.serving.fitted import Fitted
-from recsys_emb.serving.requests import Request, read_candidates, read_values
+from recsys_emb.serving.requests import check_k, read_candidates, read_values
 from recsys_emb.serving.scoring import sides
 
 
@@ -63,35 +63,47 @@ class Offer:
         return self.values.iloc[place[rows].numpy()]
 
 
-def recommend(fitted: Fitted, users: Request, offer: Offer, k: int, *, exclude_seen: bool) -> pd.DataFrame:
+def recommend(fitted: Fitted, users: Any, k: int, *, exclude_seen: bool, candidates: Any) -> pd.DataFrame:
     """Answer `Recommender.recommend`."""
-    distinct, places = torch.unique(users.indices, return_inverse=True)
-    catalogue = fitted.catalogue(offer.indices[offer.num_known :], offer.rows)
-    excluded = fitted.seen_rows(distinct) if exclude_seen else None
-    ranking = rank(catalogue, fitted.user_vectors(distinct), k, excluded=excluded)
-    items, mask = ranking.items.cpu(), ranking.mask.cpu()
-    answers = torch.full(items.shape, torch.inf, dtype=torch.float64)
-    owners = mask.nonzero()[:, 0]
-    answers[mask] = fitted.answer(fitted.pairs(distinct[owners], offer.indices[items[mask]]))
-    # The same scores as predict's; where two differ by a rounding only, the order of the ranking decides.
-    answers = answers.cummin(dim=1).values
-    found = mask[places]
-    asked, ranks = found.nonzero().unbind(1)
-    rows = items[places][found]
-    known = (fitted.memory.users.rows_of(users.indices) < len(fitted.memory.users))[asked] & (rows < offer.num_known)
+    check_k(k, where="Recommender.recommend")
+    vocabulary = fitted.encoder.vocabularies[fitted.user.name]
+    asked = read_values(users, vocabulary, where="Recommender.recommend: users")
+    offer = Offer.of(fitted, candidates)
+    distinct, places = torch.unique(asked.indices, return_inverse=True)
+    ranking = rank(
+        fitted.catalogue(offer.indices[offer.num_known :], offer.rows),
+        fitted.user_vectors(distinct),
+        k,
+        excluded=fitted.seen_rows(distinct) if exclude_seen else None,
+    )
+    scores = _scores(fitted, distinct, offer, ranking)
+    found = ranking.mask[places]
+    owners, ranks = found.nonzero().unbind(1)
+    rows = ranking.items[places][found]
+    known_user = fitted.memory.users.rows_of(asked.indices) < len(fitted.memory.users)
     return pd.DataFrame(
         {
-            fitted.user.name: users.values.iloc[asked.numpy()].reset_index(drop=True),
+            fitted.user.name: asked.values.iloc[owners.numpy()].reset_index(drop=True),
             fitted.item.name: offer.values_of(rows, fitted).reset_index(drop=True),
-            "score": answers[places][found].numpy(),
+            "score": scores[places][found].numpy(),
             "rank": (ranks + 1).numpy(),
-            "known": known.numpy(),
+            "known": (known_user[owners] & (rows < offer.num_known)).numpy(),
         }
     )
 
 
+def _scores(fitted: Fitted, users: Tensor, offer: Offer, ranking: Ranking) -> Tensor:
+    """Predict the ranked pairs: float64 ``(U, K)``, the very numbers that `Recommender.predict` gives."""
+    scores = torch.full(ranking.items.shape, torch.inf, dtype=torch.float64)
+    owners, items = users[ranking.mask.nonzero()[:, 0]], offer.indices[ranking.items[ranking.mask]]
+    scores[ranking.mask] = fitted.answer(fitted.pairs(owners, items))
+    # Where two scores differ by a rounding only, the order of the ranking decides.
+    return scores.cummin(dim=1).values
+
+
 def similar(fitted: Fitted, items: Any, k: int) -> pd.DataFrame:
     """Answer `Recommender.similar`."""
+    check_k(k, where="Recommender.similar")
     known, name = fitted.memory.items, fitted.item.name
     vocabulary = fitted.encoder.vocabularies[name]
     asked = read_values(items, vocabulary, where="Recommender.similar")

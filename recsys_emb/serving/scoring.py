@@ -60,8 +60,9 @@ def check_finite(model: MatrixFactorization) -> None:
         Naming the first table with weights that are not finite, and how many.
     """
     for name, weights in model.state_dict().items():
-        bad = int(weights.numel() - weights.isfinite().sum())
-        if bad:
+        finite = weights.isfinite()
+        if not finite.all():
+            bad = int(finite.logical_not().sum())
             raise FitError(
                 f"Recommender: expected finite weights, got {counted(bad, 'number')} not finite in {name!r}. "
                 "Fit again with a lower learning rate."

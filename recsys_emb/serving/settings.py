@@ -96,7 +96,8 @@ def describe(declared: object) -> dict[str, Any] | None:
     >>> describe(object()) is None
     True
     """
-    if not isinstance(declared, (*_OBJECTIVES, *_SOLVERS, EarlyStopping)):
+    # A caller's subclass may mean something else, so the very class is asked for.
+    if not dataclasses.is_dataclass(declared) or type(declared) not in (*_OBJECTIVES, *_SOLVERS, EarlyStopping):
         return None
     fields = {field.name: getattr(declared, field.name) for field in dataclasses.fields(declared) if field.init}
     named = {name: value.__name__ if value in _OPTIMIZERS.values() else value for name, value in fields.items()}
@@ -128,7 +129,8 @@ def restore(described: object, *kinds: Any) -> Any:
     try:
         return known[kind](**fields)
     except (TypeError, ValueError) as error:
-        raise ArtifactError(f"recommender.json: expected settings of {kind}, got {error}. Save it again.") from error
+        got = str(error).rstrip(".")
+        raise ArtifactError(f"recommender.json: expected settings of {kind}, got {got}. Save it again.") from error
 
 
 def _epoch(epoch: int, train_loss: float | None, validation: float | None) -> Epoch:

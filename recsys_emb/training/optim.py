@@ -122,13 +122,12 @@ class RowWiseAdagrad(_RowOptimizer):
         )
 
     def _move(self, parameter: Tensor, touched: _Touched, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
-        if "sum" not in state:
-            state["sum"] = parameter.new_full((len(parameter),), group["initial_accumulator_value"])
+        state, weights = self.state[parameter], _rows(parameter)
+        if not state:
+            state["sum"] = parameter.new_full((len(weights),), group["initial_accumulator_value"])
         old = touched.of(state["sum"])
         new = old + touched.gradient.square().mean(1)
         touched.write(state["sum"], new, old)
-        weights = _rows(parameter)
         before = touched.of(weights)
         step = touched.gradient / (new.sqrt() + group["eps"]).unsqueeze(1)
         touched.write(weights, before - group["lr"] * step, before)
@@ -195,8 +194,8 @@ class LazyAdam(_RowOptimizer):
 
 
 def _rows(values: Tensor) -> Tensor:
-    """View as ``(V, D)``, or as ``(1, 1)`` for a scalar; writing to it writes to ``values``."""
-    return values.view(len(values), -1) if values.ndim else values.view(1, 1)
+    """View as ``(V, D)``, an entry per row where there is one dimension; writing to it writes to ``values``."""
+    return values.view(values.shape[:1].numel(), values.shape[1:].numel())
 
 
 def _touched(gradient: Tensor) -> _Touched:
@@ -204,5 +203,5 @@ def _touched(gradient: Tensor) -> _Touched:
     if gradient.is_sparse:
         gradient = gradient.coalesce()
         rows, gradient = gradient.indices()[0], gradient.values()
-    values = gradient.reshape(len(gradient), -1) if gradient.ndim else gradient.reshape(1, 1)
+    values = _rows(gradient.contiguous())
     return _Touched(rows, values, (values != 0).any(1, keepdim=True))

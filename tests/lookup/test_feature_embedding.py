@@ -275,7 +275,10 @@ def test_growth_keeps_old_vectors_and_draws_new_ones_from_the_seed():
     fresh = embed.lookup("item").weight[12:]
     assert fresh.shape == (3, 4)
     assert bool(fresh.all())
-    assert len({round(float(vector[0]), 9) for vector in [*fresh.detach(), *embed.lookup("user").weight[12:].detach()]}) == 6
+    assert (
+        len({round(float(vector[0]), 9) for vector in [*fresh.detach(), *embed.lookup("user").weight[12:].detach()]})
+        == 6
+    )
 
 
 def test_growth_refuses_another_schema_and_fewer_rows():

@@ -16,13 +16,13 @@ class RowWise(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "initial_accumulator_value": initial_accumulator_value})
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self):
         for group in self.param_groups:
             for parameter in group["params"]:
                 state = self.state[parameter]
                 start = parameter.new_full((len(parameter),), group["initial_accumulator_value"])
                 state["sum"] = state.get("sum", start) + parameter.grad.square().mean(1)
-                parameter -= group["lr"] * parameter.grad / state["sum"].sqrt().unsqueeze(1)
+                parameter.sub_(group["lr"] * parameter.grad / state["sum"].sqrt().unsqueeze(1))
 
 
 OPTIMIZERS = {

@@ -36,7 +36,8 @@ def test_a_plan_counts_every_feature_by_hand():
         "QuotientRemainderEmbedding",
     ]
     assert plan["num_embeddings"].tolist() == [100, 2, 100, 100, 100, 100]
-    # Shared tables count once; a projection's rows are its D outputs; 3 reserved rows and 7 hashed ones; 3 reserved, ceil(97 / 10) quotients, 10 remainders.
+    # Shared tables count once; a projection's rows are its D outputs; shop has 3 reserved and 7 hashed rows, city
+    # 3 reserved, ceil(97 / 10) quotients and 10 remainders.
     assert plan["parameters"].tolist() == [400, 8, 0, 400, 40, 92]
     assert plan["weight_bytes"].tolist() == [1600, 32, 0, 1600, 160, 368]
     assert plan["gradient_bytes"].tolist() == plan["weight_bytes"].tolist()

@@ -17,9 +17,7 @@ def test_a_vector_is_the_product_of_its_quotient_and_remainder_rows(V, buckets, 
         assert torch.equal(vectors[index], torch.zeros(3))
     for index in range(reserved, V):
         quotient, remainder = divmod(index - reserved, buckets)
-        assert torch.equal(
-            vectors[index], embedding.quotients[reserved + quotient] * embedding.remainders[remainder]
-        )
+        assert torch.equal(vectors[index], embedding.quotients[reserved + quotient] * embedding.remainders[remainder])
 
 
 def test_every_index_has_a_vector_of_its_own():

@@ -39,27 +39,37 @@ def rendered(figure) -> bytes:
 
 
 def test_the_loss_curve_names_its_axes_and_marks_the_lowest_validation() -> None:
-    figure = loss_curve(losses([1.0, 0.5, 0.7]))
-    assert words(figure) == ["Loss by epoch", "epoch (passes over the training rows)", "mean loss per row"]
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [
-        "training",
-        "validation",
-        "best: 0.5 after epoch 2",
-    ]
+    figure = loss_curve(losses([1.0, 0.5, 0.7]), validation_label="validation RMSE (stars)")
+    above, below = figure.axes
+    assert [above.get_title(loc="left"), above.get_ylabel()] == ["Learning by epoch", "mean loss per row"]
+    assert below.get_xlabel() == "epoch (passes over the training rows)"
+    assert below.get_ylabel() == "validation RMSE (stars)"
+    assert [text.get_text() for text in below.get_legend().get_texts()] == ["best: 0.5 after epoch 2"]
     assert rendered(figure).startswith(b"\x89PNG")
 
 
 def test_the_loss_curve_takes_a_history() -> None:
-    assert len(loss_curve(Run(losses([1.0, 0.5]))).axes[0].lines) == 3
+    assert [len(axes.lines) for axes in loss_curve(Run(losses([1.0, 0.5]))).axes] == [1, 2]
 
 
 def test_without_validation_the_loss_curve_has_one_line() -> None:
-    assert len(loss_curve(losses([np.nan, np.nan])).axes[0].lines) == 1
-    assert len(loss_curve(losses([1.0, 0.5]).drop(columns="validation")).axes[0].lines) == 1
+    for frame in (losses([np.nan, np.nan]), losses([1.0, 0.5]).drop(columns="validation")):
+        figure = loss_curve(frame)
+        assert words(figure) == ["Learning by epoch", "epoch (passes over the training rows)", "mean loss per row"]
+        assert len(figure.axes[0].lines) == 1
+
+
+def test_the_refit_on_all_rows_is_a_line_of_its_own() -> None:
+    refit = losses([np.nan] * 2).assign(stage="refit")
+    above, below = loss_curve(pd.concat([losses([1.0, 0.5, 0.7]).assign(stage="train"), refit])).axes
+    assert [line.get_label() for line in above.lines] == ["training", "again, on all rows"]
+    assert [len(line.get_xdata()) for line in above.lines] == [3, 2]
+    assert len(below.lines[0].get_xdata()) == 3
 
 
 def test_a_single_epoch_is_a_visible_point() -> None:
-    assert [line.get_marker() for line in loss_curve(losses([0.5])).axes[0].lines] == ["o", "o", "o"]
+    markers = [line.get_marker() for axes in loss_curve(losses([0.5])).axes for line in axes.lines]
+    assert markers == ["o", "o", "o"]
 
 
 def test_a_run_without_epochs_is_refused() -> None:

@@ -1,8 +1,7 @@
-"""A source seen through a fitted encoder: rows go in as Arrow, come out as batches."""
+"""Rows of a source, read with a fitted schema: Arrow columns go in, a `Batch` comes out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,48 +20,58 @@ from recsys_emb.encoding.columns import (
 from recsys_emb.encoding.learning import EncoderState
 from recsys_emb.encoding.numbers import read_numbers, refuse_rows
 from recsys_emb.encoding.parts import Rows
+from recsys_emb.encoding.sources import Source
 from recsys_emb.schema import Categorical, History, MultiCategorical, Numeric, Position, Schema
 
 
 @dataclass(frozen=True)
-class RowEncoder:
-    """Encodes rows that were read with ``columns``.
+class Answers:
+    """Columns to read as label and weight, if any."""
 
-    Parameters
-    ----------
-    codecs
-        By feature name.
-    label, weight
-        Columns to read as such, if any.
-    """
-
-    schema: Schema
-    codecs: Mapping[str, ColumnCodec]
     label: str | None = None
     weight: str | None = None
 
+    @classmethod
+    def of(cls, schema: Schema, source: Source) -> Answers:
+        """Those that ``schema`` declares and ``source`` has."""
+        found = [name if name is not None and source.has(name) else None for name in (schema.label, schema.weight)]
+        return cls(*found)
+
     @property
     def columns(self) -> list[str]:
-        """Columns to read."""
-        return [*self.schema.input_columns, *(name for name in (self.label, self.weight) if name is not None)]
+        """Names of the columns."""
+        return [name for name in (self.label, self.weight) if name is not None]
 
-    def encode(self, rows: Rows) -> Batch:
-        """Encode one piece of a source."""
+
+class RowEncoder:
+    """Encodes rows with what a fit learned.
+
+    Parameters
+    ----------
+    state
+        What it learned.
+    """
+
+    def __init__(self, state: EncoderState) -> None:
+        # No column is read for a History.
+        features = [feature for feature in state.schema.features if not isinstance(feature, History)]
+        self.codecs = {feature.name: _codec(feature, state) for feature in features}
+        self.columns = list(state.schema.input_columns)
+        self.types = folder_types(state.schema)
+        self._limits = {name: codec.num_embeddings for name, codec in self.codecs.items()}
+
+    def encode(self, rows: Rows, answers: Answers) -> Batch:
+        """Encode rows that were read with ``columns`` and those of ``answers``."""
         columns = {name: codec.encode(rows) for name, codec in self.codecs.items()}
-        label = None if self.label is None else _read_label(rows, self.label)
-        weight = None if self.weight is None else _read_weight(rows, self.weight)
-        return Batch(columns, label, weight, {name: codec.num_embeddings for name, codec in self.codecs.items()})
+        label = None if answers.label is None else _read_label(rows, answers.label)
+        weight = None if answers.weight is None else _read_weight(rows, answers.weight)
+        return Batch(columns, label, weight, self._limits)
 
-    def nothing(self) -> Batch:
+    def nothing(self, answers: Answers) -> Batch:
         """Encode no rows."""
-        arrays = [pa.nulls(0) for _ in self.columns]
-        return self.encode(Rows("", 0, pa.RecordBatch.from_arrays(arrays, names=self.columns)))
-
-
-def codecs_of(state: EncoderState) -> dict[str, ColumnCodec]:
-    """Codecs of all features but `History`, for which no column is read."""
-    features = [feature for feature in state.schema.features if not isinstance(feature, History)]
-    return {feature.name: _codec(feature, state) for feature in features}
+        names = [*self.columns, *answers.columns]
+        record = pa.RecordBatch.from_arrays([pa.nulls(0) for _ in names], names=names)
+        return self.encode(Rows("", 0, record), answers)
 
 
 def _codec(feature: Categorical | MultiCategorical | Position | Numeric, state: EncoderState) -> ColumnCodec:

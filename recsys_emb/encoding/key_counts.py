@@ -1,0 +1,126 @@
+"""How often each key occurs, counted as the column streams by."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_emb import kernels
+from recsys_emb.encoding.identity import plain, split
+from recsys_emb.encoding.key_index import examples
+from recsys_emb.encoding.kinds import Kind, Part, agree, join, restore, spokesman
+from recsys_emb.encoding.storage import BYTE_STRINGS, Indices, integer_column
+from recsys_emb.errors import KeyTypeError
+
+if TYPE_CHECKING:
+    from recsys_emb.encoding.keys import ArrowColumn
+
+_NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
+_BYTE_STRINGS = (pa.large_string(), pa.large_binary())
+_ONCE = np.empty(0, np.int64)  # no weights
+
+
+class KeyCounts:
+    """Distinct keys of a column, called ``name`` in messages, and their counts.
+
+    For one writer; memory grows with the distinct keys only.
+
+    Examples
+    --------
+    >>> counts = KeyCounts("item_id")
+    >>> counts.add(pa.array([7, 5, 7, None]))
+    >>> counts.add(pa.array([5.0, 7.0]))
+    >>> values, numbers = counts.ranked()
+    >>> values.to_pylist(), numbers.tolist()
+    ([7, 5], [3, 2])
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._counters: dict[Kind, Any] = {}
+
+    def __len__(self) -> int:
+        """Count the distinct keys."""
+        return sum(len(counter) for counter in self._counters.values())
+
+    def add(self, values: ArrowColumn, *, where: str | None = None) -> None:
+        """Count the keys of a flat array of any type; missing ones are left out.
+
+        Messages call the column ``where``, or `name`.
+
+        Raises
+        ------
+        KeyTypeError
+            When the array is of a type that cannot be a key, or of another kind than those before.
+        """
+        where = where or self.name
+        for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else (values,):
+            self._add_chunk(plain(chunk), where)
+
+    def _add_chunk(self, chunk: pa.Array, where: str) -> None:
+        if not isinstance(chunk, pa.DictionaryArray):
+            self._add(chunk, _ONCE, where)
+        elif len(chunk.dictionary) > len(chunk):
+            self._add(chunk.dictionary_decode(), _ONCE, where)
+        else:
+            counts = np.zeros(len(chunk.dictionary), np.int64)
+            kernels.dictionary_codes.tally(integer_column(chunk.indices), counts)
+            used = counts > 0
+            self._add(chunk.dictionary.filter(pa.array(used)), counts[used], where)
+
+    def _add(self, array: pa.Array, weights: Indices, where: str) -> None:
+        for part in split(array, where):
+            self._check(part, where)
+            counter = self._counters.setdefault(part.kind, part.kind.storage.counter())
+            counter.add(part.kind.storage.column(part.keys), weights)
+
+    def _check(self, part: Part, where: str) -> None:
+        if not agree((*self._counters, part.kind)):
+            own = spokesman(self._counters)
+            raise KeyTypeError(
+                f"{where}: expected {own.name} keys as before, got {part.kind.name} ({examples(part)}). "
+                "Convert the column to one type before fitting."
+            )
+
+    def ranked(self) -> tuple[pa.Array, Indices]:
+        """Give the distinct values, typed, and their counts int64, by count descending, then value ascending.
+
+        Text is ordered by its UTF-8 bytes.
+
+        Raises
+        ------
+        KeyTypeError
+            When no type holds all the values exactly: negative integers beside such of 2^63 and more, or integers
+            of 2^53 and more beside fractional floats.
+        """
+        if not self._counters:
+            return pa.nulls(0), np.empty(0, np.int64)
+        counts = np.concatenate([counter.counts for counter in self._counters.values()])
+        parts: list[Part] = []
+        for kind, counter in self._counters.items():
+            own = Part(kind, kind.storage.array(counter.column))
+            parts = join(parts, [own]) if parts else [own]
+        return rank(restore(parts, self.name), counts)
+
+
+def rank(values: pa.Array, counts: Indices) -> tuple[pa.Array, Indices]:
+    """Order distinct values and their counts by count descending, then value ascending."""
+    if values.type not in (*_NUMBERS, *_BYTE_STRINGS):
+        stored = values.storage if isinstance(values, pa.ExtensionArray) else values
+        order = pc.sort_indices(stored).to_numpy()
+        order = order[np.argsort(-counts[order], kind="stable")]
+        return values.take(pa.array(order)), counts[order]
+    order = np.argsort(-counts)
+    counts = counts[order]
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(counts)) + 1, [len(counts)]])
+    if values.type in _BYTE_STRINGS:
+        kernels.bytes_order.sort_groups(BYTE_STRINGS.column(values), order, bounds)
+        return values.take(pa.array(order)), counts
+    keys = integer_column(values).keys[order]
+    for start, end in itertools.pairwise(bounds):
+        keys[start:end].sort()
+    return pa.array(keys), counts

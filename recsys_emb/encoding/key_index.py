@@ -1,0 +1,108 @@
+"""Frozen map from keys, in any container, to indices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from recsys_emb import kernels
+from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
+from recsys_emb.encoding.identity import plain, split
+from recsys_emb.encoding.kinds import Part, agree, spokesman
+from recsys_emb.encoding.storage import Indices, integer_column
+from recsys_emb.errors import KeyTypeError, listed
+
+if TYPE_CHECKING:
+    from recsys_emb.encoding.keys import ArrowColumn
+
+
+class KeyIndex:
+    """Index of each of some distinct values; safe to read from any number of threads.
+
+    Parameters
+    ----------
+    values
+        Flat array without nulls; value r has index ``2 + unknown_rows + r``.
+    unknown_rows
+        Rows for unknown values, from `UNKNOWN_INDEX` on. A value takes row ``stable_hash(value) % unknown_rows``,
+        so it keeps its row for ever, in any container and process (`recsys_emb.kernels.stable_hash`).
+
+    Examples
+    --------
+    >>> index = KeyIndex(pa.array(["b", "a"]), unknown_rows=1)
+    >>> index.find(pa.array(["a", "z", None]), "colour").tolist()
+    [4, 2, 1]
+    """
+
+    def __init__(self, values: pa.Array, *, unknown_rows: int) -> None:
+        first, parts = UNKNOWN_INDEX + unknown_rows, split(values, "values")
+        codes = {"first": first, "unknown": UNKNOWN_INDEX, "missing": MISSING_INDEX}
+        self._tables = {part.kind: part.kind.storage.index(part.keys, **codes) for part in parts}
+        self._unknown_rows = unknown_rows
+
+    @property
+    def repeated(self) -> int:
+        """How many of the values stood there before; 0 in a sound vocabulary."""
+        return sum(table.repeated for table in self._tables.values())
+
+    def find(self, values: ArrowColumn, where: str) -> Indices:
+        """Find the indices int64 ``(N,)`` of a flat array of any type; `MISSING_INDEX` where it is missing.
+
+        Raises
+        ------
+        KeyTypeError
+            When ``values`` holds keys of another kind.
+        """
+        out = np.empty(len(values), np.int64)
+        done = 0
+        for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else (values,):
+            self._find(plain(chunk), out[done : done + len(chunk)], where)
+            done += len(chunk)
+        return out
+
+    def _find(self, array: pa.Array, out: Indices, where: str) -> None:
+        if isinstance(array, pa.DictionaryArray):
+            if len(array.dictionary) <= len(array):
+                entries = np.empty(len(array.dictionary), np.int64)
+                self._find(array.dictionary, entries, where)
+                codes = integer_column(array.indices)
+                kernels.dictionary_codes.translate(codes, entries, MISSING_INDEX, out)
+                return
+            array = array.dictionary_decode()
+        parts = split(array, where)
+        if len(parts) == 1:
+            self._find_part(parts[0], out, where)
+            return
+        out[:] = MISSING_INDEX
+        for part in parts:
+            found = np.empty(len(out), np.int64)
+            self._find_part(part, found, where)
+            np.copyto(out, found, where=found != MISSING_INDEX)
+
+    def _find_part(self, part: Part, out: Indices, where: str) -> None:
+        table = self._tables.get(part.kind)
+        if table is None:
+            self._check(part, where)
+            out[:] = np.where(part.keys.is_valid().to_numpy(zero_copy_only=False), UNKNOWN_INDEX, MISSING_INDEX)
+        else:
+            table.find(part.kind.storage.column(part.keys), out)
+        if self._unknown_rows > 1:
+            rows = np.flatnonzero(out == UNKNOWN_INDEX)
+            hashes = part.kind.storage.stable_hash(part.keys.take(pa.array(rows)))
+            out[rows] += (hashes % np.uint64(self._unknown_rows)).astype(np.int64)
+
+    def _check(self, part: Part, where: str) -> None:
+        if not agree((*self._tables, part.kind)):
+            own = spokesman(self._tables)
+            raise KeyTypeError(
+                f"{where}: expected {own.name} keys, got {part.kind.name} ({examples(part)}). "
+                f"Convert the column to {own.plural} before encoding."
+            )
+
+
+def examples(part: Part) -> str:
+    """Name the first few distinct keys of a part."""
+    shown = part.kind.typed(part.keys.drop_null()[:50]).to_pylist()
+    return listed(list(dict.fromkeys(shown))[:5])

@@ -1,0 +1,68 @@
+"""The values of one feature, read from rows and checked."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recsys_emb.encoding.arrow_types import is_number, type_name
+from recsys_emb.encoding.lists import Lists, read_lists
+from recsys_emb.encoding.numbers import Numbers, read_numbers, refuse_rows
+from recsys_emb.encoding.parts import Rows
+from recsys_emb.errors import DataError, KeyTypeError
+from recsys_emb.schema import Keyed, MultiCategorical, Position
+
+
+def read_keys(feature: Keyed, rows: Rows) -> pa.Array:
+    """Values of a column with one key per row, of the declared type if one is declared."""
+    return _as_declared(rows.column(feature.name), feature, rows)
+
+
+def read_key_lists(feature: MultiCategorical, rows: Rows) -> Lists:
+    """Values of a column with a list of keys per row, not yet cut."""
+    lists = read_lists(rows.column(feature.name), rows.where(feature.name))
+    return Lists(_as_declared(lists.values, feature, rows), lists.offsets)
+
+
+def read_positions(feature: Position, rows: Rows) -> Numbers:
+    """Positions as float64 ``(B,)``, NaN where there is none."""
+    array = rows.column(feature.name)
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if not (is_number(kind) or pa.types.is_null(kind)):
+        raise KeyTypeError(
+            f"{rows.where(feature.name)}: expected integer positions, got {type_name(kind)}. "
+            "Convert the column to integers."
+        )
+    return read_numbers(array, rows.where(feature.name))
+
+
+def is_whole(numbers: Numbers) -> npt.NDArray[np.bool_]:
+    """Which numbers are integers; neither NaN nor infinity is."""
+    return np.asarray(np.isfinite(numbers) & (numbers == np.floor(numbers)))
+
+
+def read_finite(rows: Rows, name: str) -> Numbers:
+    """Numbers as float64 ``(B,)``, NaN where there is none; infinite ones are refused."""
+    numbers = read_numbers(rows.column(name), rows.where(name))
+    refuse_rows(np.isinf(numbers), rows.where(name), "finite numbers", "infinity", rows.start)
+    return numbers
+
+
+def _as_declared(values: pa.Array, feature: Keyed, rows: Rows) -> pa.Array:
+    if feature.dtype is None:
+        return values
+    kind = pa.type_for_alias(feature.dtype)
+    if values.type == kind:
+        return values
+    plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if pa.types.is_floating(plain.type):
+        plain = pc.if_else(pc.is_nan(plain), None, plain)
+    try:
+        return plain.cast(kind)
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{rows.where(feature.name)}: expected values that are {feature.dtype}, got an error: {error}. "
+            "Correct them, or leave dtype= out."
+        ) from None

@@ -1,0 +1,35 @@
+"""Between a fitted recommender and what a saved folder holds."""
+
+from __future__ import annotations
+
+from recsys_emb.artifact.contents import Artifact
+from recsys_emb.serving.fitted import Fitted
+from recsys_emb.serving.learning import Plan
+from recsys_emb.serving.memory import Memory
+from recsys_emb.serving.settings import read_history, read_label, read_objective, read_plan, write_settings
+
+
+def pack(plan: Plan, fitted: Fitted) -> Artifact:
+    """Gather what is to be saved.
+
+    Raises
+    ------
+    ArtifactError
+        When the objective is not one of this library.
+    """
+    memory, settings = fitted.memory, write_settings(plan, fitted)
+    return Artifact(fitted.encoder, fitted.model, memory.users, memory.items, memory.seen, settings)
+
+
+def unpack(saved: Artifact) -> tuple[Plan, Fitted]:
+    """Give back what `pack` gathered.
+
+    Raises
+    ------
+    ArtifactError
+        When the settings are not those of a recommender.
+    """
+    saved.model.eval()
+    said, memory = saved.settings, Memory(saved.users, saved.items, saved.seen)
+    objective, label, history = read_objective(said), read_label(said), read_history(said)
+    return read_plan(said), Fitted(saved.encoder, saved.model, memory, objective, label, history)

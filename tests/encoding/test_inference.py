@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from recsys_emb.encoding.encoder import FeatureEncoder
+from recsys_emb.encoding.inference import infer_schema
+from recsys_emb.errors import DataError
+from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Position, Schema
+
+DATA = Path(__file__).parents[2] / "../shared/data"
+
+ROWS = 60
+RNG = np.random.default_rng(0)
+USER, ITEM = np.arange(ROWS) % 7, np.arange(ROWS) % 11
+FRAME = pd.DataFrame(
+    {
+        "userId": USER,
+        "movie_id": [f"m{item}" for item in ITEM],
+        "slot": np.arange(ROWS) % 5,
+        "age": USER * 3 + 20.5,
+        "country": [["fr", "de", None][user % 3] for user in USER],
+        "genres": [[f"g{item % 4}", "all"] for item in ITEM],
+        "year": 1990 + ITEM,
+        "title": [f"Film {item}" for item in ITEM],
+        "device": RNG.choice(["phone", "tv"], ROWS),
+        "seconds": RNG.integers(0, 1000, ROWS),
+        "comment": [f"text {row}" for row in range(ROWS)],
+        "recent": [[f"m{item}"] for item in RNG.integers(0, 11, ROWS)],
+        "rating": RNG.integers(1, 6, ROWS),
+        "sound_rating": RNG.integers(1, 6, ROWS),
+        "rated_at": pd.Timestamp("2024-01-01"),
+        "timestamp": np.arange(ROWS),
+        "source": "web",
+        "nothing": None,
+        "vector": [[0.5, float(row)] for row in range(ROWS)],
+        "mixed": pd.Series([1, "1"] * (ROWS // 2), dtype=object),
+        "Unnamed: 0": np.arange(ROWS),
+    }
+)
+
+
+def propose(source: object, **options: object) -> tuple[Schema, str]:
+    shown: list[str] = []
+    schema = infer_schema(source, show=shown.append, **options)  # type: ignore[arg-type]
+    return schema, "\n".join(shown)
+
+
+def test_names_types_and_dependencies_make_a_schema() -> None:
+    schema, _ = propose(FRAME)
+    assert schema == Schema(
+        user=Categorical("userId"),
+        item=Categorical("movie_id"),
+        position=Position("slot", max_position=4),
+        user_features=[Numeric("age"), Categorical("country")],
+        item_features=[MultiCategorical("genres"), Categorical("year")],
+        context_features=[Categorical("device"), Numeric("seconds"), MultiCategorical("recent", vocabulary="movie_id")],
+        label="rating",
+    )
+
+
+def test_the_table_says_what_it_is_based_on() -> None:
+    _, shown = propose(FRAME)
+    lines = shown.splitlines()
+    assert lines[0] == "Based on 60 rows:"
+    assert len(lines) == 2 + len(FRAME.columns)
+    cells = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[2:]}
+    assert cells["userId"] == "int64 Categorical user 7 0 its name means the user"
+    assert cells["slot"] == "int64 Position position 5 0 its name means a place, up to 4"
+    assert cells["country"] == "text Categorical user feature 2 17 one value per user"
+    assert cells["rating"] == "int64 label 5 0 its name means the outcome"
+    reasons = {
+        "title": "it names each item once more",
+        "comment": "nearly every row has its own",
+        "sound_rating": "its name means another outcome",
+        "rated_at": "times are not encoded",
+        "timestamp": "times are not encoded",
+        "source": "it has one value only",
+        "nothing": "it has no values",
+        "vector": "it does not hold keys",
+        "mixed": "it does not hold keys",
+    }
+    for name, reason in reasons.items():
+        assert "left out" in cells[name]
+        assert cells[name].endswith(reason)
+    assert lines[-1].split()[:2] == ["Unnamed:", "0"]
+    assert lines[-1].endswith("it numbers the rows")
+
+
+def test_the_proposal_fits_the_source_it_came_from(tmp_path: Path) -> None:
+    frame = FRAME.drop(columns="mixed").set_index(np.arange(ROWS)[::-1])
+    frame.to_parquet(tmp_path / "a.parquet")
+    schema, _ = propose(tmp_path)
+    assert schema == propose(FRAME)[0]
+    assert len(FeatureEncoder(schema).fit(tmp_path).transform(tmp_path)) == ROWS
+
+
+def test_only_the_first_rows_are_looked_at() -> None:
+    schema, shown = propose([FRAME, FRAME], max_rows=75)
+    assert shown.startswith("Based on 75 rows:")
+    assert schema.user == Categorical("userId")
+
+
+def test_a_reader_is_looked_at_in_one_pass() -> None:
+    table = pa.Table.from_pandas(FRAME.drop(columns="mixed"))
+    assert propose(table.to_reader(max_chunksize=7))[0] == propose(table)[0]
+
+
+def test_a_table_of_items_describes_items() -> None:
+    items = FRAME[["movie_id", "genres", "year", "title"]].iloc[:11]
+    schema, _ = propose(items)
+    assert schema == Schema(
+        item=Categorical("movie_id"), item_features=[MultiCategorical("genres"), Categorical("year")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "user", "item"),
+    [
+        (["customer_id", "product"], "customer_id", "product"),
+        (["uid", "itemid"], None, "itemid"),
+        (["userid", "user_name", "SKU"], "userid", "SKU"),
+        (["User ID", "Item ID"], "User ID", "Item ID"),
+        (["a", "b"], None, None),
+    ],
+)
+def test_users_and_items_have_many_names(columns: list[str], user: str | None, item: str | None) -> None:
+    schema, _ = propose(pd.DataFrame({name: ["x", "y", "y"] for name in columns}))
+    assert (schema.user and schema.user.name, schema.item and schema.item.name) == (user, item)
+
+
+def test_names_that_say_whose_feature_it_is_are_believed() -> None:
+    rows = {"user_group": ["a", "b", "a", "b"], "item_price": [0.5, 1.5, 2.5, 1.5], "weekday": ["mo", "tu", "tu", "mo"]}
+    schema, _ = propose(rows)
+    assert schema.user_features == (Categorical("user_group"),)
+    assert schema.item_features == (Numeric("item_price"),)
+    assert schema.context_features == (Categorical("weekday"),)
+
+
+def test_a_column_that_is_there_twice_is_left_aside() -> None:
+    frame = pd.DataFrame([["u", 1, 2], ["v", 3, 4]], columns=["user", "junk", "junk"])
+    assert propose(frame)[0].names == ("user",)
+
+
+def test_no_rows_are_refused() -> None:
+    with pytest.raises(DataError) as caught:
+        infer_schema(FRAME.iloc[:0])
+    assert str(caught.value) == "infer_schema: expected at least one row, got none. Check the source."
+
+
+def test_nothing_to_propose_is_refused_after_the_table_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(DataError) as caught:
+        infer_schema({"timestamp": [1, 2]})
+    assert str(caught.value) == (
+        "infer_schema: expected a column that could be a feature, got none. Write the schema by hand."
+    )
+    assert capsys.readouterr().out.startswith("Based on 2 rows:")
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the data sets are elsewhere")
+def test_clicks_on_slots_are_recognised() -> None:
+    schema, _ = propose(DATA / "obd_sample" / "impressions.parquet")
+    assert schema.item == Categorical("item_id")
+    assert schema.position == Position("position", max_position=3)
+    assert schema.label == "click"
+    assert {feature.name for feature in schema.user_features} >= {"user_segment", "user_feature_0"}
+    assert "timestamp" not in schema.names
