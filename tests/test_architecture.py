@@ -6,6 +6,8 @@ The table in docs/design.md is the twin of the tables here; change both together
 from __future__ import annotations
 
 import ast
+import graphlib
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,42 +15,39 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "recsys_emb"
 
-# Wings by floor; the rooms of a wing in the order in which they may import each other.
-FLOORS: list[dict[str, list[str]]] = [
-    {"_version": [], "errors": [], "kernels": ["jit", "hash_table", "sequential", "topk"]},
-    {"schema": ["checks", "tables", "columns", "schema"]},
-    {"encoding": ["batch", "keys", "vocabulary", "statistics", "sources", "columns", "encoder", "entities", "inference", "loader"]},
-    {
-        "lookup": [
-            "checks", "pooling", "category", "one_hot", "position", "hashed", "quotient_remainder", "pretrained",
-            "feature_embedding",
-        ]
-    },
-    {"models": ["matrix_factorization", "baselines"]},
-    {
-        "training": ["losses", "optim", "sampling", "plan", "sequential", "minibatch", "fitting"],
-        "evaluation": ["splitting", "metrics", "ranking", "evaluate"],
-        "artifact": [],
-    },
-    {"recommender": [], "reporting": ["plots"], "integrations": []},
-    {"": []},
-]  # fmt: skip
+# The wings of each floor, lowest first.
+FLOORS = [
+    {"_version", "errors", "kernels"},
+    {"schema"},
+    {"encoding"},
+    {"lookup"},
+    {"models"},
+    {"training", "evaluation", "artifact"},
+    {"serving", "reporting", "integrations"},
+    {"recommender"},
+    {""},
+]
 
 # The third-party packages that a wing, or one room of it, may import; numpy is free.
 DOORS: dict[str, set[str]] = {
     "errors": {"sklearn"},
-    "kernels": {"numba", "llvmlite"},
+    "kernels": {"numba"},
+    "kernels.memory": {"numba", "llvmlite"},
     "schema": {"pydantic"},
     "encoding": {"pyarrow", "pandas", "sklearn", "torch"},
     "lookup": {"torch"},
-    "lookup.pretrained": {"torch", "pyarrow"},
+    "lookup.vector_files": {"pyarrow"},
+    "lookup.plan": {"pandas"},
+    "lookup.feature_embedding": {"torch", "pandas"},
     "models": {"torch"},
     "models.baselines": {"torch", "sklearn", "scipy"},
     "training": {"torch", "tqdm"},
+    "training.history": {"pandas"},
     "evaluation": {"torch", "pandas", "sklearn"},
     "artifact": {"pyarrow", "safetensors", "torch"},
+    "serving": {"pandas", "torch"},
+    "reporting": {"pandas", "pyarrow", "matplotlib", "sklearn", "torch"},
     "recommender": {"pandas"},
-    "reporting": {"pandas", "matplotlib", "sklearn"},
 }
 
 # `Schema.infer` is promised on Schema and reads sources, two floors up; it loads that room when it is called.
@@ -76,14 +75,10 @@ def imports_of(path: Path) -> list[str]:
     return found
 
 
-def place_of(module: str) -> tuple[int, str, int]:
-    """Floor, wing and place within the wing."""
-    wing, _, room = module.partition(".")
-    for floor, wings in enumerate(FLOORS):
-        if wing in wings:
-            rooms = wings[wing]
-            return floor, wing, rooms.index(room) if room else -1
-    raise AssertionError(f"{module} stands on no floor")
+def floor_of(module: str) -> int:
+    """Floor of the wing that a module stands in; the face is on top."""
+    wing = module.partition(".")[0]
+    return next(floor for floor, wings in enumerate(FLOORS) if wing in wings)
 
 
 def own_target(imported: str) -> str | None:
@@ -97,18 +92,25 @@ def own_target(imported: str) -> str | None:
     return target
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_only_lower_floors_or_earlier_rooms_of_its_wing(path: Path) -> None:
+def targets_of(path: Path) -> set[str]:
+    """The modules of ours that a module imports, but for the one door upward."""
     module = name_of(path)
-    floor, wing, place = place_of(module)
-    for imported in imports_of(path):
-        target = own_target(imported)
-        if target is None or (module, target) in UPWARD_ON_CALL:
-            continue
-        assert target or module == "", f"{module} imports the face"
-        target_floor, target_wing, target_place = place_of(target)
-        inside = target_wing == wing and (target_place < place or path.name == "__init__.py")
-        assert target_floor < floor or inside, f"{module} (floor {floor}) imports {target} (floor {target_floor})"
+    targets = {own_target(imported) for imported in imports_of(path)} - {None, module}
+    return {target for target in targets if (module, target) not in UPWARD_ON_CALL}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_imports_lower_floors_or_its_own_wing_and_never_the_face(path: Path) -> None:
+    module = name_of(path)
+    for target in targets_of(path):
+        assert target, f"{module} imports the face"
+        inside = target.partition(".")[0] == module.partition(".")[0]
+        assert inside or floor_of(target) < floor_of(module), f"{module} imports {target}, which is not below it"
+
+
+def test_the_rooms_of_a_wing_import_each_other_in_one_order() -> None:
+    rooms = {name_of(path): targets_of(path) for path in MODULES if path.name != "__init__.py"}
+    graphlib.TopologicalSorter(rooms).prepare()
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -121,14 +123,22 @@ def test_a_module_uses_only_the_third_party_packages_of_its_door(path: Path) -> 
             assert package in allowed, f"{module} imports {package}; its door allows {sorted(allowed)}"
 
 
-def test_every_room_that_is_listed_exists() -> None:
-    rooms = {f"{wing}.{room}" for wings in FLOORS for wing, listed in wings.items() for room in listed}
-    assert rooms <= {name_of(path) for path in MODULES}
+def test_every_wing_stands_on_a_floor() -> None:
+    wings = {name_of(path).partition(".")[0] for path in MODULES}
+    assert wings == set().union(*FLOORS)
+
+
+def test_the_face_lists_exactly_its_public_names() -> None:
+    import types
+
+    import recsys_emb
+
+    public = {name for name, value in vars(recsys_emb).items() if not isinstance(value, types.ModuleType)}
+    assert {name for name in public if not name.startswith("_")} | {"__version__"} == set(recsys_emb.__all__)
+    assert len(recsys_emb.__all__) == len(set(recsys_emb.__all__))
 
 
 def test_importing_the_library_does_not_load_the_compiler() -> None:
-    import subprocess
-
     code = "import recsys_emb, sys; print([name for name in ('numba', 'matplotlib', 'polars') if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -13,6 +13,7 @@ import torch
 from sklearn.exceptions import UndefinedMetricWarning
 
 from recsys_emb.errors import (
+    ArtifactError,
     ColumnError,
     DataError,
     EmptySourceError,
@@ -728,3 +729,14 @@ def test_negatives_and_a_label_judge_by_auc_alone() -> None:
     figures = fitted(CLICKED, objective=Logistic(negatives=2)).evaluate(interactions(60, seed=5))
     assert "auc" in figures
     assert "log_loss" not in figures
+
+
+def test_an_objective_of_the_callers_own_cannot_be_saved(tmp_path) -> None:
+    class SteepError(SquaredError):
+        pass
+
+    recommender = fitted(objective=SteepError(), solver=Minibatch())
+    assert message(ArtifactError, lambda: recommender.save(tmp_path / "model")) == (
+        "Recommender.save: expected an objective of recsys_emb, got SteepError. Save the model's state_dict instead."
+    )
+    assert not list(tmp_path.iterdir())

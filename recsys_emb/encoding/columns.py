@@ -35,8 +35,8 @@ class ColumnCodec(Protocol):
     def encode(self, rows: Rows) -> Column:
         """Values of ``rows`` as a column of a `Batch`."""
 
-    def decode(self, column: Column) -> pd.Series:
-        """Values of a column of a `Batch`."""
+    def decode(self, column: Column) -> list[pd.Series]:
+        """Raw columns, by their names, that `encode` would read as ``column``."""
 
 
 class CategoricalCodec:
@@ -55,9 +55,10 @@ class CategoricalCodec:
         """Look the values up."""
         return self.vocabulary.encode(read_keys(self.feature, rows), where=rows.where(self.feature.name))
 
-    def decode(self, column: Column) -> pd.Series:
+    def decode(self, column: Column) -> list[pd.Series]:
         """Give the values back; missing where the index is a reserved one."""
-        return to_series(self.vocabulary.take(_one_per_row(column, self.feature.name)), self.feature.name)
+        indices = _one_per_row(column, self.feature.name)
+        return [to_series(self.vocabulary.take(indices), self.feature.name)]
 
 
 class MultiCategoricalCodec:
@@ -95,15 +96,18 @@ class MultiCategoricalCodec:
         kept = weights.cut(self.feature.max_length, self.feature.keep).values
         return torch.from_numpy(read_numbers(kept, where).astype(np.float32))
 
-    def decode(self, column: Column) -> pd.Series:
-        """Give the lists back as Python lists; None where the index is a reserved one."""
+    def decode(self, column: Column) -> list[pd.Series]:
+        """Give the lists back as Python lists, None where the index is a reserved one, and their weights."""
         if not isinstance(column, Jagged):
             raise ColumnError(
                 f"{self.feature.name}: expected lists of indices, got one per row. Encode with this encoder."
             )
+        found = {self.feature.name: self.vocabulary.take(column.values)}
+        if self.feature.weights is not None and column.weights is not None:
+            found[self.feature.weights] = pa.array(column.weights.cpu().numpy())
         offsets = pa.array(column.offsets.cpu().numpy())
-        lists = pa.LargeListArray.from_arrays(offsets, self.vocabulary.take(column.values.cpu()))
-        return pd.Series(lists.to_pylist(), name=self.feature.name, dtype=object)
+        lists = {name: pa.LargeListArray.from_arrays(offsets, values).to_pylist() for name, values in found.items()}
+        return [pd.Series(rows, name=name, dtype=object) for name, rows in lists.items()]
 
 
 class PositionCodec:
@@ -129,11 +133,11 @@ class PositionCodec:
         places = np.clip(np.where(is_whole(numbers), numbers, -1), -1, self.feature.max_position + 1).astype(np.int64)
         return torch.from_numpy(np.where(missing, MISSING_INDEX, self._index[places + 1]))
 
-    def decode(self, column: Column) -> pd.Series:
+    def decode(self, column: Column) -> list[pd.Series]:
         """Shift back; missing where the index is a reserved one."""
         indices = _one_per_row(column, self.feature.name).numpy()
         positions = pa.array(indices - FIRST_POSITION, mask=indices < FIRST_POSITION)
-        return to_series(positions, self.feature.name)
+        return [to_series(positions, self.feature.name)]
 
 
 class NumericCodec:
@@ -157,7 +161,7 @@ class NumericCodec:
         encoded[:, 0], encoded[:, 1] = np.where(missing, 0, standard), missing
         return torch.from_numpy(encoded)
 
-    def decode(self, column: Column) -> pd.Series:
+    def decode(self, column: Column) -> list[pd.Series]:
         """Undo the standardising, to the digits that float32 carries; NaN where there was no number."""
         shape = "lists" if isinstance(column, Jagged) else f"shape {tuple(column.shape)}"
         if isinstance(column, Jagged) or column.ndim != 2:
@@ -165,14 +169,12 @@ class NumericCodec:
         standard, missing = column.cpu().double().numpy().T
         deviation = standard * self.statistics.scale
         numbers = _rounded(deviation + self.statistics.mean, np.abs(deviation) * 2.0**-23)
-        return pd.Series(np.where(missing == 1, np.nan, numbers), name=self.feature.name)
+        return [pd.Series(np.where(missing == 1, np.nan, numbers), name=self.feature.name)]
 
 
 def to_series(array: pa.Array, name: str) -> pd.Series:
     """Values as a pandas column; integers and booleans stay such, in a nullable dtype where some are missing."""
-    dtype = _NULLABLE.get(array.type) if array.null_count else None
-    series = array.to_pandas() if dtype is None else pd.Series(dtype.__from_arrow__(array))
-    return series.rename(name)
+    return pd.Series(array.to_pandas(types_mapper=_NULLABLE.get if array.null_count else None), name=name)
 
 
 def _one_per_row(column: Column, name: str) -> Tensor:
@@ -183,7 +185,7 @@ def _one_per_row(column: Column, name: str) -> Tensor:
 
 def _rounded(numbers: Numbers, error: Numbers) -> Numbers:
     """Drop the decimals that are smaller than the error, so that 4.99 comes back as 4.99."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         decimals = np.clip(np.floor(-np.log10(error)), 0, 15)
-    scale = 10.0**decimals
-    return np.where(error > 0, np.round(numbers * scale) / scale, numbers)
+        scale = 10.0**decimals
+        return np.where(error > 0, np.round(numbers * scale) / scale, numbers)

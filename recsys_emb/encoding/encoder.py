@@ -166,7 +166,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             When an index is outside its vocabulary.
         """
         schema = self.to_state().schema
-        frame = pd.DataFrame({name: self._codec(name).decode(batch[name]) for name in batch}, index=range(len(batch)))
+        columns = [column for name in batch for column in self._codec(name).decode(batch[name])]
+        frame = pd.DataFrame({column.name: column for column in columns}, index=range(len(batch)))
         for name, values in ((schema.label, batch.label), (schema.weight, batch.weight)):
             if name is not None and values is not None:
                 frame[name] = values.cpu().numpy()

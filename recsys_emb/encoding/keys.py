@@ -79,8 +79,10 @@ def _(values: np.ndarray[Any, Any], where: str) -> ArrowColumn:
     if values.ndim != 1:
         raise KeyTypeError(f"{where}: expected a one-dimensional array, got shape {values.shape}. Pass one column.")
     if isinstance(values, np.ma.MaskedArray):
+        if values.dtype.kind == "O":
+            return from_objects(values.tolist(), where)  # tolist() writes None where the mask hides
         hidden = np.ma.getmaskarray(values)
-        shown = _convert(np.where(hidden, None, values.data) if values.dtype.kind == "O" else values.data, where)
+        shown = _convert(values.data, where)
         return pc.if_else(pa.array(hidden), pa.scalar(None, shown.type), shown)
     if values.dtype.kind in "OT":
         return from_objects(values.tolist(), where)

@@ -73,8 +73,8 @@ def restore(parts: Sequence[Part], where: str) -> pa.Array:
         return columns[parts[0].kind]
     if DECIMAL in columns:
         rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
-        values = (next(value for value in row if value is not None) for row in rows)
-        return pa.array([decimal.Decimal(value) for value in values])
+        values = [next((value for value in row if value is not None), None) for row in rows]
+        return pa.array([None if value is None else decimal.Decimal(value) for value in values])
     _check_range(columns, where)
     target = pa.float64() if FLOAT in columns else pa.uint64()
     return pc.coalesce(*(column.cast(target) for column in columns.values()))

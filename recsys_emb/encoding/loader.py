@@ -31,8 +31,8 @@ class BatchLoader(IterableDataset[Batch]):
     departs from evenness by less than 2**-30). The order is a function of ``seed`` and the epoch only.
 
     **Ranks** take consecutive, disjoint ranges of that order, ``num_rows * rank // world_size`` and so on, which
-    differ by at most one row. With ``drop_last``, every rank has ``num_rows // world_size // batch_size`` full
-    batches, and what remains is left out of the epoch.
+    differ by at most one row; with ``shuffle``, each of them keeps all rows. With ``drop_last``, every rank has
+    ``num_rows // world_size // batch_size`` full batches, and what remains is left out of the epoch.
 
     **Workers.** Under ``DataLoader(loader, batch_size=None, num_workers=n)``, worker w yields batches w, w + n, ...:
     the same batches in the same order as without workers.

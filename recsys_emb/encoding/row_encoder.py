@@ -21,6 +21,7 @@ from recsys_emb.encoding.learning import EncoderState
 from recsys_emb.encoding.numbers import read_numbers, refuse_rows
 from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.sources import Source
+from recsys_emb.encoding.values import declared_type
 from recsys_emb.schema import Categorical, History, MultiCategorical, Numeric, Position, Schema
 
 
@@ -88,8 +89,8 @@ def folder_types(schema: Schema) -> dict[str, pa.DataType]:
     """Types that columns from folder names are read as: what was declared, and numbers where numbers are meant."""
     numeric = [feature.name for feature in schema.features if isinstance(feature, (Numeric, Position))]
     numbers = [name for name in (*numeric, schema.label, schema.weight) if name is not None]
-    declared = {one.name: pa.type_for_alias(one.dtype) for one in schema.keyed if one.dtype is not None}
-    return {**dict.fromkeys(numbers, pa.float64()), **declared}
+    declared = {feature.name: declared_type(feature) for feature in schema.keyed}
+    return {**dict.fromkeys(numbers, pa.float64()), **{name: kind for name, kind in declared.items() if kind}}
 
 
 def _read_label(rows: Rows, name: str) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class ColumnFacts:
         """Whether there is a list per row."""
         return is_list(self.type)
 
-    @property
+    @cached_property
     def distinct(self) -> int:
         """How many distinct rows there are, missing ones aside."""
         return 0 if self.codes is None else len(np.unique(self.codes[self.codes > 0]))
@@ -82,9 +83,9 @@ def survey(source: Any, max_rows: int) -> list[ColumnFacts]:
     """Look at every column in the first ``max_rows`` rows of a source; columns that are there twice are left out."""
     opened = open_source(source)
     names = list(dict.fromkeys(name for part in opened.parts for name in part.columns))
-    if not opened.repeatable:
-        opened = _held(opened, names, max_rows)
     once = [name for name in names if all(part.columns.count(name) == 1 for part in opened.parts)]
+    if not opened.repeatable:
+        opened = _held(opened, once, max_rows)
     return [_facts(opened, name, max_rows) for name in once]
 
 

@@ -11,7 +11,7 @@ from recsys_emb.encoding.arrow_types import is_number, type_name
 from recsys_emb.encoding.lists import Lists, read_lists
 from recsys_emb.encoding.numbers import Numbers, read_numbers, refuse_rows
 from recsys_emb.encoding.parts import Rows
-from recsys_emb.errors import DataError, KeyTypeError
+from recsys_emb.errors import DataError, KeyTypeError, SchemaError
 from recsys_emb.schema import Keyed, MultiCategorical, Position
 
 
@@ -50,11 +50,26 @@ def read_finite(rows: Rows, name: str) -> Numbers:
     return numbers
 
 
+def declared_type(feature: Keyed) -> pa.DataType | None:
+    """Type that the feature is declared to be read as, if any.
+
+    Raises
+    ------
+    SchemaError
+        When it is not the name of an Arrow type.
+    """
+    try:
+        return None if feature.dtype is None else pa.type_for_alias(feature.dtype)
+    except ValueError:
+        raise SchemaError(
+            f"{type(feature).__name__}({feature.name!r}): expected dtype to name an Arrow type, got {feature.dtype!r}. "
+            "Write for instance dtype='int64'."
+        ) from None
+
+
 def _as_declared(values: pa.Array, feature: Keyed, rows: Rows) -> pa.Array:
-    if feature.dtype is None:
-        return values
-    kind = pa.type_for_alias(feature.dtype)
-    if values.type == kind:
+    kind = declared_type(feature)
+    if kind is None or values.type == kind:
         return values
     plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
     if pa.types.is_floating(plain.type):

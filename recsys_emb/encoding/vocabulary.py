@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 
 from recsys_emb.encoding.batch import UNKNOWN_INDEX
-from recsys_emb.encoding.identity import split
+from recsys_emb.encoding.identity import plain, split
 from recsys_emb.encoding.key_counts import KeyCounts
 from recsys_emb.encoding.key_index import KeyIndex
 from recsys_emb.encoding.keys import ArrowColumn, Values, to_arrow
@@ -275,8 +275,10 @@ class Vocabulary:
                 f"{name}: expected columns 'value', 'count', got {listed(table.column_names)}. Use to_table()."
             )
         values, counts = table["value"].combine_chunks(), table["count"].combine_chunks().cast(pa.int64())
-        vocabulary = cls(name, restore(split(values, name), name), counts.to_numpy(), unknown)
-        if values.null_count or counts.null_count or vocabulary._index.repeated:
+        parts = split(plain(values), name)
+        gaps = len(values) - sum(len(part.keys) - part.keys.null_count for part in parts) + counts.null_count
+        vocabulary = None if gaps else cls(name, restore(parts, name), counts.to_numpy(), unknown)
+        if vocabulary is None or vocabulary._index.repeated:
             raise DataError(f"{name}: expected distinct values and their counts, got gaps or repeats. Use to_table().")
         return vocabulary
 

@@ -23,7 +23,7 @@ from recsys_emb.kernels.memory import (
 BLOCK = 256
 TAG = np.uint64(0xFFFFFFFF00000000)
 NUMBER = np.uint64(0x00000000FFFFFFFF)
-_IN_CACHE = np.uint64(1 << 17)  # tables up to this many slots answer faster without asking ahead
+IN_CACHE = np.uint64(1 << 17)  # tables up to this many slots answer faster without asking ahead
 _STEP = np.uint64(1)
 _WORD_BYTES_LOG2 = np.uint64(3)
 
@@ -79,35 +79,38 @@ def _word(address: np.uint64, number: np.uint64) -> np.uint64:
 
 
 @inlined
-def approach(at: Places, row: int, end: int, tags: Unsigned, starts: Unsigned) -> None:
-    """Hash rows ``row`` to ``end``; for each, write its tag and a slot where the search for it may start.
-
-    Beyond the cache every step asks ahead for what the next one reads: the slot, the offset, the bytes.
-    """
-    ahead = at.mask >= _IN_CACHE
-    for here in range(row, end):
-        begin = _word(at.offsets, np.uint64(here))
-        hashed = hash_bytes(at.data + begin, _word(at.offsets, np.uint64(here + 1)) - begin)
-        tags[here - row], starts[here - row] = hashed & TAG, hashed & at.mask
-        if ahead:
-            prefetch(at.slots + ((hashed & at.mask) << _WORD_BYTES_LOG2))
-    if ahead:
-        for spot in range(end - row):
-            slot = starts[spot]
-            mark = _word(at.slots, slot)
-            while mark != 0 and mark & TAG != tags[spot]:
-                slot = (slot + _STEP) & at.mask
-                mark = _word(at.slots, slot)
-            starts[spot] = slot
-            prefetch(at.stored_offsets + ((mark & NUMBER) << _WORD_BYTES_LOG2))
-        for spot in range(end - row):
-            mark = _word(at.slots, starts[spot])
-            if mark != 0:
-                prefetch(at.stored_data + _word(at.stored_offsets, (mark & NUMBER) - _STEP))
+def hash_row(at: Places, row: int) -> np.uint64:
+    """Hash the key of a row: the upper half is its tag, the lower bits its slot."""
+    begin = _word(at.offsets, np.uint64(row))
+    return hash_bytes(at.data + begin, _word(at.offsets, np.uint64(row + 1)) - begin)
 
 
 @inlined
-def search(at: Places, start: np.uint64, tag: np.uint64, row: int) -> np.uint64:
+def approach(at: Places, row: int, end: int, hashes: Unsigned, starts: Unsigned) -> None:
+    """Hash rows ``row`` to ``end``; for each, write its hash and a slot where the search for it may start.
+
+    Every step asks ahead for what the next one reads: the slot, the offset, the bytes.
+    """
+    for here in range(row, end):
+        hashed = hash_row(at, here)
+        hashes[here - row], starts[here - row] = hashed, hashed & at.mask
+        prefetch(at.slots + ((hashed & at.mask) << _WORD_BYTES_LOG2))
+    for spot in range(end - row):
+        slot = starts[spot]
+        mark = _word(at.slots, slot)
+        while mark != 0 and (mark ^ hashes[spot]) & TAG != 0:
+            slot = (slot + _STEP) & at.mask
+            mark = _word(at.slots, slot)
+        starts[spot] = slot
+        prefetch(at.stored_offsets + ((mark & NUMBER) << _WORD_BYTES_LOG2))
+    for spot in range(end - row):
+        mark = _word(at.slots, starts[spot])
+        if mark != 0:
+            prefetch(at.stored_data + _word(at.stored_offsets, (mark & NUMBER) - _STEP))
+
+
+@inlined
+def search(at: Places, start: np.uint64, hashed: np.uint64, row: int) -> np.uint64:
     """Slot that holds the key of a row, or the empty slot where it belongs."""
     begin, slot = _word(at.offsets, np.uint64(row)), start
     length = _word(at.offsets, np.uint64(row + 1)) - begin
@@ -115,7 +118,7 @@ def search(at: Places, start: np.uint64, tag: np.uint64, row: int) -> np.uint64:
         mark = _word(at.slots, slot)
         if mark == 0:
             break
-        if mark & TAG == tag:
+        if (mark ^ hashed) & TAG == 0:
             number = (mark & NUMBER) - _STEP
             stored = _word(at.stored_offsets, number)
             same_length = _word(at.stored_offsets, number + _STEP) - stored == length

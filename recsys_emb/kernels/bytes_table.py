@@ -11,7 +11,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from recsys_emb.kernels.bytes_search import BLOCK, NUMBER, BytesColumn, approach, places, search
+from recsys_emb.kernels.bytes_search import (
+    BLOCK,
+    IN_CACHE,
+    NUMBER,
+    TAG,
+    BytesColumn,
+    approach,
+    hash_row,
+    places,
+    search,
+)
 from recsys_emb.kernels.integer_table import table_size
 from recsys_emb.kernels.jit import kernel
 from recsys_emb.kernels.memory import Integers, Unsigned, frozen, is_valid, mark_missing
@@ -107,19 +117,19 @@ def count(
     start: int,
 ) -> tuple[int, int]:
     """Count rows from ``start`` on; return (rows done, distinct keys), early where a buffer must grow first."""
-    tags, starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    hashes, starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     at, rows, row = places(slots, stored, column), len(column.offsets) - 1, start
     while row < rows:
         end = min(row + BLOCK, rows)
         bytes_after = stored.offsets[size] + column.offsets[end] - column.offsets[row]
         if size + BLOCK > len(counts) or bytes_after > len(stored.data):
             break
-        approach(at, row, end, tags, starts)
+        approach(at, row, end, hashes, starts)
         for here in range(row, end):
             if not is_valid(column.validity, column.bit_offset + here):
                 continue
             weight = weights[here] if len(weights) else 1
-            slot = search(at, starts[here - row], tags[here - row], here)
+            slot = search(at, starts[here - row], hashes[here - row], here)
             number = np.int64(slots[slot] & NUMBER) - 1
             if number >= 0:
                 counts[number] += weight
@@ -128,7 +138,7 @@ def count(
                 stored.data[used : used + until - begin] = column.data[begin:until]
                 stored.offsets[size + 1], counts[size] = used + until - begin, weight
                 size += 1
-                slots[slot] = tags[here - row] | np.uint64(size)
+                slots[slot] = (hashes[here - row] & TAG) | np.uint64(size)
         row = end
     return row, size
 
@@ -145,19 +155,19 @@ def count_reference(keys: Iterable[bytes | None], weights: Iterable[int]) -> dic
 @kernel
 def place(slots: Unsigned, column: BytesColumn) -> int:
     """Put 1 + row of each valid key into empty ``slots``; return how many keys were there already."""
-    tags, starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    hashes, starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     at, rows, repeated = places(slots, column, column), len(column.offsets) - 1, 0
     for row in range(0, rows, BLOCK):
         end = min(row + BLOCK, rows)
-        approach(at, row, end, tags, starts)
+        approach(at, row, end, hashes, starts)
         for here in range(row, end):
             if not is_valid(column.validity, column.bit_offset + here):
                 continue
-            slot = search(at, starts[here - row], tags[here - row], here)
+            slot = search(at, starts[here - row], hashes[here - row], here)
             if slots[slot] != 0:
                 repeated += 1
             else:
-                slots[slot] = tags[here - row] | np.uint64(here + 1)
+                slots[slot] = (hashes[here - row] & TAG) | np.uint64(here + 1)
     return repeated
 
 
@@ -165,13 +175,16 @@ def place(slots: Unsigned, column: BytesColumn) -> int:
 def find(slots: Unsigned, stored: BytesColumn, column: BytesColumn, codes: tuple[int, int, int], out: Integers) -> None:
     """Write for each key: first + row that `place` met it in, or unknown, or missing; ``codes`` are these three."""
     first, unknown, missing = codes
-    tags, starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    hashes, starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     at, rows = places(slots, stored, column), len(column.offsets) - 1
+    ahead = at.mask >= IN_CACHE
     for row in range(0, rows, BLOCK):
         end = min(row + BLOCK, rows)
-        approach(at, row, end, tags, starts)
+        if ahead:
+            approach(at, row, end, hashes, starts)
         for here in range(row, end):
-            slot = search(at, starts[here - row], tags[here - row], here)
+            hashed = hashes[here - row] if ahead else hash_row(at, here)
+            slot = search(at, starts[here - row] if ahead else hashed & at.mask, hashed, here)
             number = np.int64(slots[slot] & NUMBER) - 1
             out[here] = first + number if number >= 0 else unknown
     mark_missing(column.validity, column.bit_offset, missing, out)

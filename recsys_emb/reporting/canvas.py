@@ -57,6 +57,18 @@ def add_below(axes: Axes, y_label: str, *, heights: tuple[float, float]) -> Axes
     return below
 
 
+def add_beside(axes: Axes, x_label: str, *, widths: tuple[float, float]) -> Axes:
+    """Put a second chart to the right of the first, on the same y axis; ``widths`` share out the room."""
+    figure = axes.figure
+    grid = figure.add_gridspec(1, 2, width_ratios=list(widths))
+    axes.set_subplotspec(grid[0])
+    beside = figure.add_subplot(grid[1], sharey=axes)
+    beside.set_xlabel(x_label, color=INK)
+    beside.tick_params(labelleft=False)
+    calm(beside)
+    return beside
+
+
 def calm(axes: Axes) -> None:
     """Draw the axes thin and quiet, so that the data stands out."""
     axes.spines[["top", "right"]].set_visible(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
@@ -64,9 +64,9 @@ class Schema:
     user: Categorical | None = None
     item: Categorical | None = None
     position: Position | None = None
-    user_features: tuple[Feature, ...] = ()
-    item_features: tuple[Feature, ...] = ()
-    context_features: tuple[Feature, ...] = ()
+    user_features: Sequence[Feature] = ()
+    item_features: Sequence[Feature] = ()
+    context_features: Sequence[Feature] = ()
     label: str | None = None
     weight: str | None = None
     embedding_dim: int = 64

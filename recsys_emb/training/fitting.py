@@ -103,7 +103,10 @@ def train(
     started = time.perf_counter()
     reason = solver.why_not(model, objective)
     if reason is not None:
-        raise FitError(f"{type(solver).__name__}: expected a model that it can train, but {reason}.")
+        raise FitError(
+            f"{type(solver).__name__}: expected a model that it can train, but {reason}. "
+            "Train with another solver, or change the model."
+        )
     schedule = _Schedule.of(objective, epochs, early_stopping, watched=validation is not None)
     rows = learnable(batch, model.schema, objective)
     watched = None if validation is None else learnable(validation, model.schema, objective)
@@ -188,8 +191,10 @@ class _Training:
         else:
             stopping, epochs = self._schedule.stopping, self._schedule.epochs
             # Too few rows to hold any out: the least that a search would run.
-            history.best_epoch = epochs if stopping is None else min(epochs, stopping.min_epochs)
-            history.epochs.extend(self._epochs(rows, history.best_epoch))
+            epochs = epochs if stopping is None else min(epochs, stopping.min_epochs)
+            for line in self._epochs(rows, epochs):
+                history.epochs.append(line)
+                history.best_epoch = line.epoch
 
     def _keep_best(self, history: FitHistory, rows: Batch, validation: Batch) -> None:
         weights: dict[str, Tensor] = {}

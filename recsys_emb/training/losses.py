@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812 — the name that every torch reader expects
+import torch.nn.functional as F
 from torch import Tensor
 
 from recsys_emb.errors import DataError, FitError, counted, listed

@@ -63,7 +63,10 @@ def _check_numbers(batch: Batch, schema: Schema) -> None:
             "Drop or repair these rows."
         )
     if not float(batch.weight.sum()):
-        raise EmptySourceError(f"{name}: expected a weight above 0, got none in {counted(len(batch), 'row')}.")
+        raise EmptySourceError(
+            f"{name}: expected a weight above 0, got none in {counted(len(batch), 'row')}. "
+            "Leave the weights out to count every row."
+        )
 
 
 def check_ranges(batch: Batch, tables: FeatureEmbedding) -> None:

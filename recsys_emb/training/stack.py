@@ -78,11 +78,17 @@ class Stack:
                 learns[rows, 0] = _weight(self._model.vectors.lookup(name)).requires_grad
             if feature in (self._model.schema.user, self._model.schema.item) and isinstance(feature, Categorical):
                 own[rows.start + UNKNOWN_INDEX + feature.unknown.rows : rows.stop] = True
-        typical = np.median(occurrences[(own if occurrences[own].any() else True) & (occurrences > 0)])
+        typical = _typical(occurrences[own]) or _typical(occurrences) or 1.0
         shared = np.sqrt(typical / np.maximum(occurrences, typical))
         rate = settings.learning_rate * np.where(own, 1, shared)
         l2, bias_l2 = settings.l2 * scale, settings.bias_l2 * scale
         return np.stack([rate * learns[:, 0], l2, rate * learns[:, 1], bias_l2], axis=1).astype(np.float32)
+
+
+def _typical(occurrences: npt.NDArray[np.float64]) -> float:
+    """Give the median over the rows that occur, 0 if none does."""
+    occurring = occurrences[occurrences > 0]
+    return float(np.median(occurring)) if len(occurring) else 0.0
 
 
 def _weight(table: FeatureTable) -> nn.Parameter:

@@ -217,6 +217,18 @@ def test_a_schema_that_was_changed_is_refused(saved: Path) -> None:
     assert refusal(saved) == f"{expected} Save the artifact again."
 
 
+def test_an_artifact_of_one_side_is_refused(tmp_path: Path) -> None:
+    whole = artifact()
+    schema = Schema(user=Categorical("u"), item_features=[Categorical("i")], embedding_dim=2)
+    encoder = FeatureEncoder(schema).fit(pd.DataFrame({"u": [1], "i": [2]}))
+    model = MatrixFactorization(encoder)
+    save_artifact(tmp_path / "x", Artifact(encoder, model, whole.users, whole.items, whole.seen, {}))
+    with pytest.raises(ArtifactError) as caught:
+        load_artifact(tmp_path / "x")
+    expected = "schema.json: expected a user and an item, got Categorical(name='u'"
+    assert str(caught.value).startswith(expected)
+
+
 @pytest.mark.parametrize("width", [0, -3, 2.5, "3", True, 10**30])
 def test_a_width_that_is_none_is_refused(saved: Path, width: object) -> None:
     edit_settings(saved, embedding_dim=width)

@@ -187,6 +187,14 @@ def test_a_declared_type_converts_the_column() -> None:
     )
 
 
+def test_a_declared_type_must_be_one() -> None:
+    with pytest.raises(SchemaError) as caught:
+        FeatureEncoder(users(dtype="integer")).fit(one_column(1))
+    assert str(caught.value) == (
+        "Categorical('user'): expected dtype to name an Arrow type, got 'integer'. Write for instance dtype='int64'."
+    )
+
+
 # --- shared vocabularies -----------------------------------------------------------------------------------------
 
 
@@ -216,11 +224,14 @@ def test_the_inverse_gives_raw_values_back(encoder: FeatureEncoder) -> None:
     expected = FRAME.assign(
         recent=[["a", "c"], [], []],
         tags=[["x", "y"], [], ["y"]],
+        tag_weights=[[0.5, 1.0], [], [2.0]],
         rating=FRAME["rating"].astype("float32"),
         importance=FRAME["importance"].astype("float32"),
     )
     pd.testing.assert_frame_equal(decoded, expected[list(decoded.columns)])
-    assert list(decoded.columns) == ["user", "age", "recent", "item", "tags", "slot", "rating", "importance"]
+    features = ["user", "age", "recent", "item", "tags", "tag_weights", "slot"]
+    assert list(decoded.columns) == [*features, "rating", "importance"]
+    assert_equal(encoder.transform(decoded), encoder.transform(FRAME))
 
 
 def test_reserved_indices_decode_to_missing_and_integers_stay_integers(encoder: FeatureEncoder) -> None:
@@ -264,6 +275,11 @@ def test_numbers_come_back_to_the_digits_of_float32() -> None:
     prices = [4.99, 33.0, -0.05, 1234.56, 0.0]
     encoder = FeatureEncoder(Schema(context_features=[Numeric("price")])).fit({"price": prices})
     assert encoder.inverse_transform(encoder.transform({"price": prices}))["price"].tolist() == prices
+
+
+def test_huge_numbers_come_back_without_a_warning() -> None:
+    encoder = FeatureEncoder(Schema(context_features=[Numeric("mass")])).fit({"mass": [1e300, 1e300]})
+    assert encoder.inverse_transform(encoder.transform({"mass": [1e300]}))["mass"].tolist() == [1e300]
 
 
 def test_timestamps_keep_their_zone_and_unit() -> None:

@@ -147,6 +147,7 @@ def test_a_file_without_rows_is_a_source_without_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", user=pa.array([], pa.int64()))
     assert values_of(path, "user") == []
     assert open_source(path).num_rows == 0
+    assert list(open_source(path).parts[0].rows(["user"])) == []
 
 
 # --- folder names as columns -------------------------------------------------------------------------------------

@@ -144,6 +144,15 @@ def test_names_that_say_whose_feature_it_is_are_believed() -> None:
 def test_a_column_that_is_there_twice_is_left_aside() -> None:
     frame = pd.DataFrame([["u", 1, 2], ["v", 3, 4]], columns=["user", "junk", "junk"])
     assert propose(frame)[0].names == ("user",)
+    reader = pa.table([["u", "v"], [1, 2], [3, 4]], names=["user", "junk", "junk"]).to_reader()
+    assert propose(reader)[0].names == ("user",)
+
+
+def test_records_within_a_row_are_left_out() -> None:
+    table = pa.table({"user": ["u", "v"], "address": [{"city": "x"}, {"city": "y"}]})
+    schema, shown = propose(table)
+    assert schema.names == ("user",)
+    assert "it does not hold keys" in shown
 
 
 def test_no_rows_are_refused() -> None:

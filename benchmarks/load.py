@@ -1,0 +1,308 @@
+"""Batches for training: shuffled epochs over encoded rows, and epochs straight from text in Parquet.
+
+Run:    python benchmarks/load.py [--full | --tiny]
+Needs:  nothing more; Hugging Face datasets takes part where it is installed
+
+One epoch in batches of 8,192 is timed, one thread and no workers.
+
+- **encoded, shuffled**: five columns of indices and a label, in memory, to tensors. By hand means the loop that an
+  expert writes: `torch.randperm` and `index_select` on each column. `DataLoader` with a `BatchSampler` is what the
+  manual advises; a `Dataset` that gives one row at a time is what tutorials show. All visit every row once; they draw
+  other orders. The slow ones get fewer rows, which is in their favour, and their time is scaled up.
+- **encoded with lists, shuffled**: the same and a column of lists of different lengths.
+- **text**: from the file to batches of indices, by a vocabulary that was made before. Ours is given twice: streamed in
+  the order of the rows, and shuffled, for which all rows are encoded first. pandas and datasets do not shuffle;
+  datasets reads its own copy of the file, made before (in its favour).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import harness
+import logs
+import numpy as np
+import pandas as pd
+import torch
+from encode import SCHEMA as FEATURES
+from harness import Bench, Entry
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
+
+from recsys_emb.encoding.batch import Batch, Jagged
+from recsys_emb.encoding.encoder import FeatureEncoder
+from recsys_emb.encoding.loader import BatchLoader
+from recsys_emb.schema import Schema
+
+BATCH = 8192
+SCHEMA = Schema(
+    user=FEATURES.user,
+    item=FEATURES.item,
+    item_features=FEATURES.item_features,
+    context_features=FEATURES.context_features,
+    label="label",
+)
+SINGLE = logs.COLUMNS[:-1]
+Epoch = Callable[[], Iterable[Any]]
+
+
+def drain(epoch: Epoch) -> None:
+    for _ in epoch():
+        pass
+
+
+# --- shuffled epochs over encoded rows ---------------------------------------------------------------------------
+
+
+class Ours:
+    """`BatchLoader` over a batch; each epoch has an order of its own."""
+
+    def __init__(self, encoder: FeatureEncoder, rows: Batch) -> None:
+        self.loader = BatchLoader(encoder, rows, batch_size=BATCH, shuffle=True)
+
+    def __call__(self) -> Iterable[Batch]:
+        """Begin the next epoch."""
+        self.loader.set_epoch(self.loader.epoch + 1)
+        return self.loader
+
+
+class ByHand:
+    """`randperm` and `index_select`."""
+
+    def __init__(self, columns: list[torch.Tensor], lists: Jagged | None = None) -> None:
+        self.columns, self.lists = columns, lists
+        self.generator = torch.Generator().manual_seed(0)
+
+    def __call__(self) -> Iterator[list[Any]]:
+        """Begin the next epoch."""
+        for rows in torch.randperm(len(self.columns[0]), generator=self.generator).split(BATCH):
+            picked: list[Any] = [column.index_select(0, rows) for column in self.columns]
+            yield picked if self.lists is None else [*picked, *_pick_lists(self.lists, rows)]
+
+
+def _pick_lists(lists: Jagged, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pick ragged rows without a loop, as one would by hand."""
+    starts, ends = lists.offsets[rows], lists.offsets[rows + 1]
+    lengths = ends - starts
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    places = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
+    return lists.values[places], offsets
+
+
+class NumpyRows(Dataset[Any]):
+    """One row at a time, from numpy arrays."""
+
+    def __init__(self, columns: list[torch.Tensor]) -> None:
+        self.columns = [column.numpy() for column in columns]
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.columns[0])
+
+    def __getitem__(self, row: int) -> Any:
+        """Give a row."""
+        return tuple(column[row] for column in self.columns)
+
+
+class PandasRows(Dataset[Any]):
+    """One row at a time, from a data frame."""
+
+    def __init__(self, columns: list[torch.Tensor]) -> None:
+        self.frame = _frame(columns)
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.frame)
+
+    def __getitem__(self, row: int) -> Any:
+        """Give a row."""
+        return torch.tensor(self.frame.iloc[row].to_numpy())
+
+
+class HuggingFace:
+    """`Dataset.shuffle` and `iter` of Hugging Face datasets, as tensors."""
+
+    def __init__(self, columns: list[torch.Tensor]) -> None:
+        os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+        made = harness.needs("datasets").Dataset.from_pandas(_frame(columns), preserve_index=False)
+        self.rows, self.seed = made.with_format("torch"), 0
+
+    def __call__(self) -> Iterable[Any]:
+        """Begin the next epoch."""
+        self.seed += 1
+        return self.rows.shuffle(seed=self.seed, keep_in_memory=True).iter(BATCH)
+
+
+def _frame(columns: list[torch.Tensor]) -> pd.DataFrame:
+    return pd.DataFrame({f"c{number}": column.numpy() for number, column in enumerate(columns)})
+
+
+def in_batches(columns: list[torch.Tensor]) -> Epoch:
+    """`DataLoader` that is asked for whole batches."""
+    rows = TensorDataset(*columns)
+    generator = torch.Generator().manual_seed(0)
+    sampler = BatchSampler(RandomSampler(rows, generator=generator), BATCH, drop_last=False)
+    loader = DataLoader(rows, sampler=sampler, batch_size=None)
+    return lambda: loader
+
+
+def row_by_row(rows: Dataset[Any]) -> Epoch:
+    loader = DataLoader(rows, batch_size=BATCH, shuffle=True, generator=torch.Generator().manual_seed(0))
+    return lambda: loader
+
+
+def on_encoded(bench: Bench) -> None:
+    rows = bench.size(40_000, 2_000_000, 20_000_000)
+    path = logs.log(rows, users=rows // 10, items=rows // 40)
+    encoder = FeatureEncoder(SCHEMA).fit(path)
+    batch = encoder.transform(path)
+    single = batch.keeping(SINGLE)
+    columns = [batch.indices(name) for name in SINGLE]
+    assert batch.label is not None
+    columns.append(batch.label)
+    check_once(Ours(encoder, single), columns)
+    check_once(ByHand(columns), columns)
+
+    def slow(parts: int, make: Callable[[list[torch.Tensor]], Epoch]) -> dict[str, Any]:
+        few = [column[: max(rows // parts, 10)] for column in columns]
+        return {"start": lambda: partial(drain, make(few)), "share": len(few[0]) / rows}
+
+    bench.race(
+        "encoded, shuffled",
+        f"{rows:,} rows × 5 indices and a label, one epoch of batches of 8,192",
+        Entry("recsys_emb", lambda: partial(drain, Ours(encoder, single))),
+        Entry("by hand: randperm, index_select", lambda: partial(drain, ByHand(columns)), "torch", goal=1.7),
+        Entry("DataLoader(BatchSampler)", package="torch", goal=20, **slow(4, in_batches)),
+        Entry("DataLoader, rows of numpy", package="torch", goal=100, **slow(40, lambda x: row_by_row(NumpyRows(x)))),
+        Entry(
+            "DataLoader, rows of pandas", package="torch", goal=400, **slow(400, lambda x: row_by_row(PandasRows(x)))
+        ),
+        Entry("Hugging Face datasets", package="datasets", goal=400, **slow(40, HuggingFace)),
+    )
+    lists = batch.lists("tags")
+    bench.race(
+        "encoded with lists, shuffled",
+        f"{rows:,} rows × 5 indices, a list of tags and a label, one epoch of batches of 8,192",
+        Entry("recsys_emb", lambda: partial(drain, Ours(encoder, batch))),
+        Entry("by hand: randperm, index_select", lambda: partial(drain, ByHand(columns, lists)), "torch", goal=1.7),
+    )
+    on_growth(bench, encoder, single)
+
+
+def check_once(epoch: Epoch, columns: list[torch.Tensor]) -> None:
+    """Check that an epoch has every row once, by the sorted rows."""
+    got = [[*batch.columns.values(), batch.label] if isinstance(batch, Batch) else batch for batch in epoch()]
+    rows = np.stack([torch.cat(pieces).double().numpy() for pieces in zip(*got, strict=True)])
+    expected = np.stack([column.double().numpy() for column in columns])
+    assert not np.array_equal(rows, expected), "the epoch is not shuffled"
+    assert np.array_equal(rows[:, np.lexsort(rows)], expected[:, np.lexsort(expected)]), "not every row once"
+
+
+def on_growth(bench: Bench, encoder: FeatureEncoder, rows: Batch) -> None:
+    tenth = Ours(encoder, rows.select(torch.arange(len(rows) // 10)))
+    whole = Ours(encoder, rows)
+
+    def with_two() -> None:
+        with harness.threads(2):
+            drain(whole)
+
+    about = f"shuffled epoch of {len(rows) // 10:,} encoded rows"
+    bench.growth(
+        "encoded, shuffled",
+        about,
+        change="rows × 10",
+        small=partial(drain, tenth),
+        large=partial(drain, whole),
+        goal=13,
+    )
+    about = f"shuffled epoch of {len(rows):,} encoded rows"
+    bench.growth(
+        "encoded, shuffled", about, change="threads 1 to 2", small=partial(drain, whole), large=with_two, goal=1
+    )
+
+
+# --- epochs from text --------------------------------------------------------------------------------------------
+
+
+class PandasText:
+    """Read the file, then look up batch by batch in an `Index` that is kept."""
+
+    def __init__(self, encoder: FeatureEncoder, path: Path) -> None:
+        self.path = path
+        self.known = {name: pd.Index(encoder.vocabularies[name].values.to_pandas()) for name in logs.COLUMNS}
+
+    def __call__(self) -> Iterator[list[torch.Tensor]]:
+        """Begin an epoch."""
+        frame = pd.read_parquet(self.path, columns=[*logs.COLUMNS, "label"], use_threads=False)
+        for first in range(0, len(frame), BATCH):
+            batch = frame.iloc[first : first + BATCH]
+            columns = [batch[name] for name in SINGLE]
+            tags = batch["tags"].explode().dropna()
+            codes = [self.known[one.name].get_indexer(one) for one in (*columns, tags)]
+            yield [*map(torch.from_numpy, codes), torch.from_numpy(batch["label"].to_numpy(np.float32))]
+
+
+class HuggingFaceText:
+    """Iterate over batches of Python lists, and look up in a dict."""
+
+    def __init__(self, encoder: FeatureEncoder, path: Path) -> None:
+        os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+        made = harness.needs("datasets").Dataset.from_parquet(str(path), cache_dir=str(harness.OUT / "data"))
+        self.rows = made.select_columns([*logs.COLUMNS, "label"])
+        values = {name: vocabulary.values.to_pylist() for name, vocabulary in encoder.vocabularies.items()}
+        self.known = {name: {value: code for code, value in enumerate(own)} for name, own in values.items()}
+
+    def __call__(self) -> Iterator[list[torch.Tensor]]:
+        """Begin an epoch."""
+        for batch in self.rows.iter(BATCH):
+            batch["tags"] = [tag for tags in batch["tags"] if tags for tag in tags]
+            codes = [[self.known[name].get(value, -1) for value in batch[name]] for name in logs.COLUMNS]
+            yield [*map(torch.tensor, codes), torch.tensor(batch["label"], dtype=torch.float32)]
+
+
+def on_text(bench: Bench) -> None:
+    rows = bench.size(30_000, 500_000, 5_000_000)
+    path = logs.log(rows, users=rows // 10, items=rows // 40)
+    few = logs.log(rows // 5, users=rows // 50, items=rows // 200)
+    encoder = FeatureEncoder(SCHEMA).fit(path)
+
+    def entry(name: str, shuffle: bool) -> Entry:
+        return Entry(
+            name, lambda: partial(drain, lambda: BatchLoader(encoder, path, batch_size=BATCH, shuffle=shuffle))
+        )
+
+    theirs = [[codes.numpy() for codes in batch] for batch in PandasText(encoder, path)()]
+    for ours, other in zip(BatchLoader(encoder, path, batch_size=BATCH), theirs, strict=True):
+        _check_text(ours, other)
+    bench.race(
+        "text",
+        f"{rows:,} rows × 6 columns of Parquet and a label, one epoch of batches of 8,192",
+        entry("recsys_emb, shuffled", shuffle=True),
+        entry("recsys_emb, in order", shuffle=False),
+        Entry("pandas, in order", lambda: partial(drain, PandasText(encoder, path)), "pandas", goal=7),
+        Entry(
+            "Hugging Face datasets, in order",
+            lambda: partial(drain, HuggingFaceText(encoder, few)),
+            "datasets",
+            share=1 / 5,
+            goal=35,
+        ),
+    )
+
+
+def _check_text(ours: Batch, other: list[Any]) -> None:
+    for name, codes in zip(SINGLE, other[:5], strict=True):
+        mine = ours.indices(name).numpy()
+        assert np.array_equal(np.where(mine < 3, -1, mine - 3), codes), f"{name}: other codes"
+    assert np.array_equal(ours.lists("tags").values.numpy() - 3, other[5]), "tags: other codes"
+    assert ours.label is not None
+    assert np.array_equal(ours.label.numpy(), other[6]), "other labels"
+
+
+if __name__ == "__main__":
+    bench = Bench("load", __doc__ or "")
+    on_encoded(bench)
+    on_text(bench)

@@ -1,0 +1,205 @@
+"""What training made of the rows of a model's tables: which learned nothing, and how long the others are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
+from recsys_emb.encoding.columns import FIRST_POSITION
+from recsys_emb.encoding.encoder import FeatureEncoder
+from recsys_emb.errors import DataError
+from recsys_emb.lookup.feature_embedding import FeatureEmbedding
+from recsys_emb.lookup.numeric import NumericProjection
+from recsys_emb.lookup.tables import FeatureTable
+from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.schema.columns import Categorical, Feature, MultiCategorical, Numeric
+
+Model: TypeAlias = MatrixFactorization | FeatureEmbedding
+RowCounts: TypeAlias = Mapping[str, npt.ArrayLike]
+
+# Rows looked up at a time.
+_BLOCK = 2**16
+_NOT_KNOWN = -1
+
+
+class Band(NamedTuple):
+    """Values that were seen about equally often: from ``low`` to ``high`` times.
+
+    ``norm`` and ``deviation`` are the mean and the standard deviation of the lengths of their vectors.
+    """
+
+    low: int
+    high: int
+    values: int
+    norm: float
+    deviation: float
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """All rows of one table of vectors and of the biases beside it.
+
+    Parameters
+    ----------
+    names
+        The features that read it.
+    kind, embedding_dim, parameters, weight_bytes
+        What it is and what it takes, biases included.
+    reserved
+        Which rows are ``"missing"`` and ``"unknown"``.
+    values
+        Which rows belong to values.
+    occurrences
+        int64 ``(V,)``, how often training looked each row up; -1 where that is not known.
+    norms
+        float64 ``(V,)``, the length of each vector; of the bias where there is no vector.
+    learned
+        bool ``(V,)``, whether a row's vector or bias is not zero.
+    """
+
+    names: tuple[str, ...]
+    kind: str
+    embedding_dim: int
+    parameters: int
+    weight_bytes: int
+    reserved: Mapping[str, slice]
+    values: slice
+    occurrences: npt.NDArray[np.int64]
+    norms: npt.NDArray[np.float64]
+    learned: npt.NDArray[np.bool_]
+
+    @property
+    def never_updated(self) -> int:
+        """How many rows of values are zero, or were never looked up in training."""
+        return int((~self.learned[self.values] | (self.occurrences[self.values] == 0)).sum())
+
+    def idle(self, kind: str) -> int:
+        """How many of them are zero and, as far as is known, were never looked up in training."""
+        rows = self.reserved[kind]
+        return int((~self.learned[rows] & (self.occurrences[rows] <= 0)).sum())
+
+    def size(self, kind: str) -> int:
+        """How many rows are reserved for a kind."""
+        return len(self.learned[self.reserved[kind]])
+
+    def blank(self, kind: str) -> int:
+        """How many of them are zero: nothing was learned."""
+        return int((~self.learned[self.reserved[kind]]).sum())
+
+    def seen(self, kind: str) -> int | None:
+        """How often training looked them up; None where that is not known."""
+        counts = self.occurrences[self.reserved[kind]]
+        return None if (counts == _NOT_KNOWN).any() else int(counts.sum())
+
+    def bands(self) -> tuple[Band, ...]:
+        """Group the values by how often training saw them, in doublings: 0, 1, 2 to 3, 4 to 7 times, …"""
+        counts, norms = self.occurrences[self.values], self.norms[self.values]
+        known = counts != _NOT_KNOWN
+        counts, norms = counts[known], norms[known]
+        octaves = np.frexp(counts)[1]  # 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7
+        return tuple(
+            Band(
+                2**octave // 2,
+                2**octave - 1,
+                int(chosen.sum()),
+                float(norms[chosen].mean()),
+                float(norms[chosen].std()),
+            )
+            for octave in np.unique(octaves).tolist()
+            for chosen in [octaves == octave]
+        )
+
+
+def table_rows(model: Model, encoder: FeatureEncoder, counts: RowCounts) -> tuple[TableRows, ...]:
+    """Look at every table of a model, in the order of the features; features that share one are told together.
+
+    Raises
+    ------
+    DataError
+        When a table has another number of rows than the encoder says.
+    """
+    embeds = (model,) if isinstance(model, FeatureEmbedding) else (model.vectors, model.biases)
+    sharing: dict[int, list[str]] = {}
+    for name in embeds[-1].names:
+        sharing.setdefault(id(embeds[-1].lookup(name)), []).append(name)
+    return tuple(
+        _rows(
+            model.schema[names[0]],
+            tuple(names),
+            [embed.lookup(names[0]) for embed in embeds if names[0] in embed.names],
+            _occurrences(names, encoder, counts),
+        )
+        for names in sharing.values()
+    )
+
+
+def _rows(
+    feature: Feature, names: tuple[str, ...], tables: Sequence[FeatureTable], occurrences: npt.NDArray[np.int64]
+) -> TableRows:
+    first = tables[0]
+    if first.num_embeddings != len(occurrences):
+        raise DataError(
+            f"model_report: expected a table of {len(occurrences)} rows for {names[0]!r}, as the encoder says, "
+            f"got {first.num_embeddings}. Give the encoder that the model was made with, or call model.grow(encoder)."
+        )
+    measured = [_measured(table) for table in tables]
+    parameters = [parameter for table in tables for parameter in table.parameters()]
+    reserved, values = _layout(feature)
+    return TableRows(
+        names=names,
+        kind=type(first).__name__,
+        embedding_dim=first.embedding_dim,
+        parameters=sum(parameter.numel() for parameter in parameters),
+        weight_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
+        reserved=reserved,
+        values=values,
+        occurrences=occurrences,
+        norms=measured[0][0],
+        learned=np.logical_or.reduce([learned for _, learned in measured]),
+    )
+
+
+def _layout(feature: Feature) -> tuple[dict[str, slice], slice]:
+    """Tell the reserved rows of a feature from those of its values."""
+    if isinstance(feature, Numeric):
+        return {"missing": slice(1, 2)}, slice(0, 1)
+    keyed = isinstance(feature, (Categorical, MultiCategorical))
+    first = UNKNOWN_INDEX + feature.unknown.rows if keyed else FIRST_POSITION
+    return {"missing": slice(MISSING_INDEX, UNKNOWN_INDEX), "unknown": slice(UNKNOWN_INDEX, first)}, slice(first, None)
+
+
+def _occurrences(names: Sequence[str], encoder: FeatureEncoder, counts: RowCounts) -> npt.NDArray[np.int64]:
+    """Take what is given; beyond it what the fit of the encoder counted, which for reserved rows is nothing."""
+    found = np.full(encoder.num_embeddings(names[0]), _NOT_KNOWN, np.int64)
+    if names[0] in encoder.numeric_statistics:
+        statistics = encoder.numeric_statistics[names[0]]
+        found[:] = statistics.count, statistics.missing
+    if names[0] in encoder.vocabularies:
+        vocabulary = encoder.vocabularies[names[0]]
+        found[vocabulary.first_index :] = vocabulary.counts
+    given = [np.asarray(counts[name], np.int64)[: len(found)] for name in names if name in counts]
+    if given:
+        width = min(map(len, given))
+        found[:width] = sum(one[:width] for one in given)
+    return found
+
+
+@torch.no_grad()
+def _measured(table: FeatureTable) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Measure the length of every row, and whether it is anything but zero."""
+    if isinstance(table, NumericProjection):
+        blocks = [table.storage()]
+    else:
+        device = next(table.parameters()).device
+        starts = range(0, table.num_embeddings, _BLOCK)
+        indices = (torch.arange(one, min(one + _BLOCK, table.num_embeddings), device=device) for one in starts)
+        blocks = [table.rows(chunk) for chunk in indices]
+    lengths = [torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64) for vectors in blocks]
+    learned = [(vectors != 0).any(dim=1) for vectors in blocks]
+    return torch.cat(lengths).cpu().numpy(), torch.cat(learned).cpu().numpy()
