@@ -5,7 +5,7 @@
 ``schema.json``        `Schema.to_json`
 ``recommender.json``   settings, numeric statistics, the file of each vocabulary, the encoder's fingerprint
 ``vocabularies/``      one Parquet file each: values in the order of their indices, counts
-``weights.safetensors``  the model's tensors, and the fingerprint of the encoder that they belong to
+``weights.safetensors``  the model's tensors, histories of users among them, and the fingerprint of their encoder
 ``users.parquet``      encoded features of the known users, the stranger's last
 ``items.parquet``      the same of the items
 ``seen.parquet``       a list of item indices for each row of ``users.parquet``
@@ -37,7 +37,9 @@ from recsys_emb.encoding.entities import EntityTable
 from recsys_emb.encoding.learning import EncoderState
 from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import ArtifactError, listed
+from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.schema.columns import History
 from recsys_emb.schema.schema import Schema
 
 SCHEMA = "schema.json"
@@ -128,7 +130,9 @@ def _read(folder: Path) -> Artifact:
         raise ArtifactError(
             f"{SCHEMA}: expected a user and an item, got {schema.user!r} and {schema.item!r}. {_REMEDY}"
         )
-    users = _read_entities(folder / USERS, encoder, [schema.user.name, *(one.name for one in schema.user_features)])
+    # What users had travels with the weights.
+    user_features = [one.name for one in schema.user_features if not isinstance(one, History)]
+    users = _read_entities(folder / USERS, encoder, [schema.user.name, *user_features])
     items = _read_entities(folder / ITEMS, encoder, [schema.item.name, *(one.name for one in schema.item_features)])
     limits = {"items": encoder.num_embeddings(schema.item.name)}
     seen = table_to_batch(read_table(folder / SEEN), limits, where=SEEN).lists("items")
@@ -175,9 +179,23 @@ def _read_model(folder: Path, encoder: FeatureEncoder, settings: Mapping[str, An
     with torch.device("meta"):
         model = MatrixFactorization(encoder, embedding_dim=width)
     weights = _read_weights(folder / WEIGHTS, encoder.fingerprint)
-    _check_weights(model.state_dict(), weights)
-    model.load_state_dict(weights, assign=True)
+    _check_weights(_needed(model, weights), weights)
+    try:
+        model.load_state_dict(weights, assign=True)
+    except RuntimeError as error:
+        got = str(error).splitlines()[-1].strip()
+        raise ArtifactError(f"{WEIGHTS}: {got} {_REMEDY}") from error
     return model
+
+
+def _needed(model: MatrixFactorization, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors that a model needs; a history is as long as training made it."""
+    needed: dict[str, Tensor] = dict(model.state_dict())
+    for place, module in model.named_modules():
+        name = f"{place}.values"
+        if isinstance(module, HistoryEmbedding) and name in weights:
+            needed[name] = needed[name].new_empty(weights[name].numel())
+    return needed
 
 
 def _read_weights(path: Path, fingerprint: str) -> dict[str, Tensor]:

@@ -60,7 +60,8 @@ def plain(array: pa.Array) -> pa.Array:
         unchanged = entries is array.dictionary or entries.type == array.dictionary.type
         return array if unchanged else pa.DictionaryArray.from_arrays(array.indices, entries)
     if isinstance(array, pa.RunEndEncodedArray):
-        return plain(pc.run_end_decode(array))
+        runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, plain(array.values))
+        return pc.run_end_decode(runs[array.offset : array.offset + len(array)])
     laid_out = _LAID_OUT.get(array.type.id)
     return array if laid_out is None else array.cast(laid_out)
 

@@ -86,10 +86,11 @@ class KeyCounts:
                 "Convert the column to one type before fitting."
             )
 
-    def ranked(self) -> tuple[pa.Array, Indices]:
+    def ranked(self, *, min_count: int = 1, max_size: int | None = None) -> tuple[pa.Array, Indices]:
         """Give the distinct values, typed, and their counts int64, by count descending, then value ascending.
 
-        Text is ordered by its UTF-8 bytes.
+        Text is ordered by its UTF-8 bytes. Values counted less than ``min_count`` times are left out, then all
+        beyond the first ``max_size``.
 
         Raises
         ------
@@ -104,23 +105,30 @@ class KeyCounts:
         for kind, counter in self._counters.items():
             own = Part(kind, kind.storage.array(counter.column))
             parts = join(parts, [own]) if parts else [own]
-        return rank(restore(parts, self.name), counts)
+        order = np.argsort(-counts)[: np.count_nonzero(counts >= min_count)]
+        counts = counts[order]
+        bounds = np.concatenate([[0], np.flatnonzero(np.diff(counts)) + 1, [len(counts)]])
+        values = take_sorted(restore(parts, self.name), order, bounds)
+        if max_size is None or max_size >= len(values):
+            return values, counts
+        return values.take(pa.array(np.arange(max_size))), counts[:max_size].copy()  # not views of what is cut off
 
 
-def rank(values: pa.Array, counts: Indices) -> tuple[pa.Array, Indices]:
-    """Order distinct values and their counts by count descending, then value ascending."""
-    if values.type not in (*_NUMBERS, *_BYTE_STRINGS):
-        stored = values.storage if isinstance(values, pa.ExtensionArray) else values
-        order = pc.sort_indices(stored).to_numpy()
-        order = order[np.argsort(-counts[order], kind="stable")]
-        return values.take(pa.array(order)), counts[order]
-    order = np.argsort(-counts)
-    counts = counts[order]
-    bounds = np.concatenate([[0], np.flatnonzero(np.diff(counts)) + 1, [len(counts)]])
+def take_sorted(values: pa.Array, rows: Indices, bounds: Indices) -> pa.Array:
+    """Take rows, sorted by value within each group ``[bounds[g], bounds[g + 1])``.
+
+    >>> take_sorted(pa.array([9, 8, 7, 6]), np.array([3, 0, 2, 1]), np.array([0, 2, 4])).to_pylist()
+    [6, 9, 7, 8]
+    """
+    if values.type in _NUMBERS:
+        keys = integer_column(values).keys[rows]
+        for start, end in itertools.pairwise(bounds):
+            keys[start:end].sort()
+        return pa.array(keys)
     if values.type in _BYTE_STRINGS:
-        kernels.bytes_order.sort_groups(BYTE_STRINGS.column(values), order, bounds)
-        return values.take(pa.array(order)), counts
-    keys = integer_column(values).keys[order]
-    for start, end in itertools.pairwise(bounds):
-        keys[start:end].sort()
-    return pa.array(keys), counts
+        kernels.bytes_order.sort_groups(BYTE_STRINGS.column(values), rows, bounds)
+        return values.take(pa.array(rows))
+    stored = values.storage if isinstance(values, pa.ExtensionArray) else values
+    places = np.argsort(pc.sort_indices(stored).to_numpy())
+    groups = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    return values.take(pa.array(rows[np.lexsort((places[rows], groups))]))

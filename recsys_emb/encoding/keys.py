@@ -57,15 +57,23 @@ def to_arrow(values: Values, where: str) -> ArrowColumn:
 
 @functools.singledispatch
 def _convert(values: Values, where: str) -> ArrowColumn:
-    if type(values).__module__.startswith("polars") and hasattr(values, "to_arrow"):
-        # Arrow would show the addresses of a column of Python objects as its values.
-        return from_objects(values.to_list(), where) if str(values.dtype) == "Object" else values.to_arrow()
+    if type(values).__module__.startswith("polars") and hasattr(values, "dtype"):
+        return _from_polars(values, where)
     for protocol, read in (("__arrow_c_stream__", pa.chunked_array), ("__arrow_c_array__", pa.array)):
         if hasattr(values, protocol):
             return read(values)
     if hasattr(values, "__array__") and not np.isscalar(values):
         return _convert(np.asarray(values), where)
     raise _not_a_column(values, where)
+
+
+def _from_polars(values: Any, where: str) -> ArrowColumn:
+    if str(values.dtype) == "Object":
+        return from_objects(values.to_list(), where)  # Arrow would show addresses as the values
+    try:
+        return values.to_arrow()
+    except pa.ArrowException:
+        raise _not_held(values.dtype, where) from None
 
 
 @_convert.register(pa.Array)
@@ -91,9 +99,7 @@ def _(values: np.ndarray[Any, Any], where: str) -> ArrowColumn:
     try:
         return pa.array(np.ascontiguousarray(values))
     except pa.ArrowNotImplementedError:
-        raise KeyTypeError(
-            f"{where}: expected a type that Arrow holds, got {values.dtype}. Convert the column."
-        ) from None
+        raise _not_held(values.dtype, where) from None
 
 
 @_convert.register(pd.Series)
@@ -136,6 +142,10 @@ def _arrow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if unit not in ("s", "ms", "us", "ns"):
         unit = "D" if dtype.kind == "M" and unit in "YMWD" else "s"
     return np.dtype(f"{dtype.kind}8[{unit}]")
+
+
+def _not_held(dtype: object, where: str) -> KeyTypeError:
+    return KeyTypeError(f"{where}: expected a type that Arrow holds, got {dtype}. Convert the column.")
 
 
 def _not_a_column(values: object, where: str) -> KeyTypeError:

@@ -41,20 +41,20 @@ class VocabularyBuilder(KeyCounts):
 
     def build(self, *, min_count: int = 1, max_size: int | None = None, unknown: Unknown = UnknownRow()) -> Vocabulary:
         """Freeze the values seen at least ``min_count`` times, of these the first ``max_size`` in order."""
-        values, counts = self.ranked()
-        # Counts fall along the order, so whatever is cut off stands at the end.
-        size = int(np.searchsorted(-counts, -min_count, side="right"))
-        size = size if max_size is None else min(size, max_size)
-        return Vocabulary(self.name, values[:size], counts[:size], unknown)
+        return Vocabulary(self.name, *self.ranked(min_count=min_count, max_size=max_size), unknown)
 
 
 class Vocabulary:
     """Value ↔ index of one column, or of several that share it.
 
     Indices 0, 1 and from 2 on are reserved for padding, missing and unknown values; then come the values, by count
-    descending, then value ascending (text by its UTF-8 bytes). An index is for life: `extended` appends. A value is
-    the same key in every container: 5, 5.0 and the dictionary entry 5 are one, the text ``"5"`` is another, and
-    None, NaN, NaT and nulls are missing. Read it from any number of threads; pickle it to other processes.
+    descending, then value ascending (text by its UTF-8 bytes). An index is for life: `extended` appends, and with
+    `UnknownBuckets` an unknown value always takes row ``2 + stable_hash(value) % count`` (see
+    `recsys_emb.kernels.stable_hash`).
+
+    A value is the same key in every container: 5, 5.0 and the dictionary entry 5 are one, the text ``"5"`` is
+    another, and None, NaN, NaT and nulls are missing. Text is compared byte by byte, nothing is trimmed or
+    normalised. Read it from any number of threads; pickle it to other processes.
 
     Examples
     --------

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from recsys_emb.kernels.sequential import (
+from recsys_emb.kernels.row_steps import (
     LOGISTIC,
     PAIRWISE,
     SQUARED,
@@ -29,7 +29,7 @@ def list_pass_reference(task: Task, span: Span, examples: Examples, tables: Tabl
     """Plain twin of `list_pass` and of `pair_pass`."""
     total = 0.0
     for j in range(*span):
-        users, items, weight = _named(examples.users, j), _named(examples.items, j), float(examples.weights[j])
+        users, items, weight = _user_side(examples, j), _named(examples.items, j), float(examples.weights[j])
         (user, user_bias), (item, item_bias) = _sums(users, tables), _sums(items, tables)
         score = float(task.offset) + user_bias + item_bias + float(user @ item)
         loss, error = _loss_and_error(task.link, float(examples.targets[j]), score)
@@ -48,7 +48,7 @@ def ranking_pass_reference(
         drawn = negatives_reference(task, contrast, j)
         if not drawn:
             continue
-        users, places, weight = _named(examples.users, j), _named(contrast.places, j), float(examples.weights[j])
+        users, places, weight = _user_side(examples, j), _named(contrast.places, j), float(examples.weights[j])
         candidates = [_named(examples.items, j), *(_named(contrast.catalogue, item) for item in drawn)]
         (user, user_bias), (place, place_bias) = _sums(users, tables), _sums(places, tables)
         sums = [_sums(rows, tables) for rows in candidates]
@@ -82,6 +82,13 @@ def _draw(seed: int, j: int, m: int, choices: int) -> int:
 def _named(lists: Lists, j: int) -> _Rows:
     part = slice(lists.offsets[j], lists.offsets[j + 1])
     return lists.rows[part], lists.weights[part].astype(np.float64)
+
+
+def _user_side(examples: Examples, j: int) -> _Rows:
+    """Join an example's own rows and its user's history, whose biases no kernel reads."""
+    rows, weights = _named(examples.users, j)
+    past, past_weights = _named(examples.histories.lists, examples.histories.users[j])
+    return np.concatenate([rows, past]), np.concatenate([weights, past_weights])
 
 
 def _sums(named: _Rows, tables: Tables) -> tuple[Floats, float]:

@@ -12,11 +12,12 @@ from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.errors import ColumnError, SchemaError, did_you_mean, listed
 from recsys_emb.lookup.base import check_indices, seeded_generator
 from recsys_emb.lookup.growth import Optimizers
+from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.lookup.numeric import NumericProjection
 from recsys_emb.lookup.plan import memory_plan
 from recsys_emb.lookup.pooling import filled_lists, list_mask, pool, pooled_weights
-from recsys_emb.lookup.tables import FeatureTable, TableSizes, build_table, owner_of
-from recsys_emb.schema.columns import Feature, History, MultiCategorical
+from recsys_emb.lookup.tables import FeatureTable, TableSizes, build_table, owner_of, pair_of
+from recsys_emb.schema.columns import Feature, MultiCategorical
 from recsys_emb.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class FeatureEmbedding(nn.Module):
     embedding_dim
         D; the schema's unless given.
     features
-        Names of the features to embed, in this order; all of the schema's (but `History`) unless given.
+        Names of the features to embed, in this order; all of the schema's unless given.
     init_std
         Real rows start as N(0, init_std), reserved rows (padding, missing, unknown) at zero.
     seed
@@ -50,7 +51,8 @@ class FeatureEmbedding(nn.Module):
     -----
     A row of padding is zero, learns nothing and weighs nothing in pooling. A list that is empty, missing, or whose
     weights are all zero pools to the missing row's vector. Indices are checked against the table before any lookup,
-    unless ``batch.limits`` says that the encoder checked them.
+    unless ``batch.limits`` says that the encoder checked them. A `History` reads the user's column, and is zero until
+    `remember` has seen training rows.
 
     Examples
     --------
@@ -84,9 +86,8 @@ class FeatureEmbedding(nn.Module):
         for name, feature in self._features.items():
             place = owners.setdefault(owner_of(feature), len(owners))
             if place == len(self.tables):
-                rows = encoder.num_embeddings(name)
                 self.tables.append(
-                    build_table(feature, rows, self.embedding_dim, init_std=init_std, seed=seed, sparse=sparse)
+                    build_table(feature, encoder, self.embedding_dim, init_std=init_std, seed=seed, sparse=sparse)
                 )
             self._places[name] = place
 
@@ -99,6 +100,18 @@ class FeatureEmbedding(nn.Module):
     def lookups(self) -> tuple[FeatureTable, ...]:
         """The table of each feature, in the order of `names`; a shared table stands there several times."""
         return tuple(self.lookup(name) for name in self.names)
+
+    @property
+    def histories(self) -> dict[str, HistoryEmbedding]:
+        """The tables of the `History` features, by feature name."""
+        tables = {name: self.lookup(name) for name in self.names}
+        return {name: table for name, table in tables.items() if isinstance(table, HistoryEmbedding)}
+
+    def remember(self, batch: Batch, *, anew: bool = True) -> None:
+        """Let the histories hold what users had in training rows; ``anew=False`` appends to what they hold."""
+        for table in self.histories.values():
+            users, items = (batch.indices(one.name) for one in pair_of(self.schema))
+            table.remember(users, items, anew=anew)
 
     def lookup(self, name: str) -> FeatureTable:
         """Table of the feature called ``name``."""
@@ -133,6 +146,9 @@ class FeatureEmbedding(nn.Module):
             When an index lies outside the table; the message names the feature, the index and the range.
         """
         feature, table = self._feature(name), self.lookup(name)
+        if isinstance(table, HistoryEmbedding):
+            pooled: Tensor = table(batch.indices(pair_of(self.schema)[0].name))
+            return pooled
         column = batch.lists(name) if isinstance(feature, MultiCategorical) else batch.indices(name)
         if isinstance(table, NumericProjection):
             numbers: Tensor = table(column)
@@ -185,9 +201,12 @@ class FeatureEmbedding(nn.Module):
             )
         for name in self._owners():
             table = self.lookup(name)
-            if not isinstance(table, NumericProjection):
-                generator = self._generator(name, table.num_embeddings)
-                table.grow(encoder.num_embeddings(name), generator=generator, optimizer=optimizer)
+            if isinstance(table, NumericProjection):
+                continue
+            if isinstance(table, HistoryEmbedding):
+                table.admit(encoder.num_embeddings(pair_of(self.schema)[0].name))
+            generator = self._generator(name, table.num_embeddings)
+            table.grow(encoder.num_embeddings(name), generator=generator, optimizer=optimizer)
 
     @classmethod
     def plan(
@@ -237,7 +256,7 @@ class FeatureEmbedding(nn.Module):
 
 
 def _chosen(schema: Schema, names: Sequence[str] | None) -> list[Feature]:
-    known = {feature.name: feature for feature in schema.features if not isinstance(feature, History)}
+    known = {feature.name: feature for feature in schema.features}
     unknown = [name for name in names or () if name not in known]
     if unknown:
         hint = did_you_mean(unknown[0], list(known))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from recsys_emb.encoding.batch import PADDING_INDEX
 from recsys_emb.lookup.base import IndexLookup, seeded_generator
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.hashed import HashedEmbedding
+from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.lookup.numeric import NumericProjection
 from recsys_emb.lookup.one_hot import OneHotProjection
 from recsys_emb.lookup.quotient_remainder import QuotientRemainderEmbedding
-from recsys_emb.schema.columns import Categorical, Feature, MultiCategorical, Numeric
+from recsys_emb.schema.columns import Categorical, Feature, History, MultiCategorical, Numeric
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import Hashed, Lookup, OneHot, QuotientRemainder, Table
 
-FeatureTable: TypeAlias = IndexLookup | NumericProjection
+FeatureTable: TypeAlias = IndexLookup | NumericProjection | HistoryEmbedding
 
 _PLACES_BEFORE_POSITIONS = 3  # padding, missing, unknown
 
@@ -38,17 +39,41 @@ def owner_of(feature: Feature) -> str:
     return feature.name
 
 
+def pair_of(schema: Schema) -> tuple[Categorical, Categorical]:
+    """User and item of a schema that declares a `History`, and hence both."""
+    return cast("Categorical", schema.user), cast("Categorical", schema.item)
+
+
 def build_table(
-    feature: Feature, num_embeddings: int, embedding_dim: int, *, init_std: float, seed: int, sparse: bool
+    feature: Feature, sizes: TableSizes, embedding_dim: int, *, init_std: float, seed: int, sparse: bool
 ) -> FeatureTable:
     """Make a feature's table, a function of the seed and the name of the table's owner alone."""
     owner = owner_of(feature)
     common: dict[str, Any] = {"init_std": init_std, "generator": seeded_generator(seed, owner), "name": owner}
     if isinstance(feature, Numeric):
         return NumericProjection(embedding_dim, **common)
-    common |= {"padding_index": PADDING_INDEX, "reserved": _reserved(feature)}
+    common |= {"padding_index": PADDING_INDEX}
+    if isinstance(feature, History):
+        return _history_table(feature, sizes, embedding_dim, sparse=sparse, common=common)
+    common |= {"reserved": _reserved(feature)}
     table = feature.table if isinstance(feature, (Categorical, MultiCategorical)) else Lookup()
-    return _index_table(table, num_embeddings, embedding_dim, sparse=sparse, common=common)
+    return _index_table(table, sizes.num_embeddings(feature.name), embedding_dim, sparse=sparse, common=common)
+
+
+def _history_table(
+    feature: History, sizes: TableSizes, embedding_dim: int, *, sparse: bool, common: dict[str, Any]
+) -> HistoryEmbedding:
+    user, item = pair_of(sizes.schema)
+    return HistoryEmbedding(
+        sizes.num_embeddings(item.name),
+        embedding_dim,
+        num_users=sizes.num_embeddings(user.name),
+        max_length=feature.max_length,
+        reserved=_reserved(item),
+        reserved_users=_reserved(user),
+        sparse=sparse,
+        **common,
+    )
 
 
 def _index_table(

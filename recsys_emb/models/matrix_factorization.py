@@ -28,12 +28,12 @@ class LinearTable(NamedTuple):
     vectors
         ``(V, D)``, or None where the feature has a bias alone. A one-hot projection's is a transposed view.
     biases
-        ``(V, 1)``.
+        ``(V, 1)``, or None where the feature has vectors alone.
     """
 
     name: str
     vectors: Tensor | None
-    biases: Tensor
+    biases: Tensor | None
 
 
 class MatrixFactorization(nn.Module):
@@ -41,7 +41,8 @@ class MatrixFactorization(nn.Module):
 
     Each side is a sum of lookups, as BERT's input is: the user's row plus the rows of its features and of the
     context; the item's row plus its features' plus the position's. `Numeric` features weigh their two rows,
-    `MultiCategorical` ones pool theirs. With a user and an item alone this is biased matrix factorization.
+    `MultiCategorical` ones pool theirs. With a user and an item alone this is biased matrix factorization; with a
+    `History` it is SVD++, once `FeatureEmbedding.remember` has seen who had what (`train` sees to that).
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class MatrixFactorization(nn.Module):
     vectors : FeatureEmbedding
         Width D; without ``Position(vector=False)``.
     biases : FeatureEmbedding
-        Width 1, for every feature.
+        Width 1, for every feature but `History`.
     offset, scale : torch.Tensor
         0-dim buffers: what a score of 0 and a step of 1 are in units of the label.
 
@@ -106,7 +107,10 @@ class MatrixFactorization(nn.Module):
         self.vectors = FeatureEmbedding(
             encoder, embedding_dim=embedding_dim, features=with_vector, init_std=init_std, seed=seed, sparse=sparse
         )
-        self.biases = FeatureEmbedding(encoder, embedding_dim=1, init_std=0.0, seed=seed, sparse=sparse)
+        with_bias = [feature.name for feature in self.schema.features if not isinstance(feature, History)]
+        self.biases = FeatureEmbedding(
+            encoder, embedding_dim=1, features=with_bias, init_std=0.0, seed=seed, sparse=sparse
+        )
         self.register_buffer("offset", torch.zeros(()))
         self.register_buffer("scale", torch.ones(()))
 
@@ -123,13 +127,14 @@ class MatrixFactorization(nn.Module):
     def side(self, batch: Batch, names: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Sum the lookups of some features, in standard units: vectors ``(B, D)`` and biases ``(B,)``.
 
-        Features without a vector add a bias alone; no features at all add zeros.
+        Features without a vector add a bias alone, and the reverse; no features at all add zeros.
         """
-        biases = [self._bias(name, batch) for name in names] or [self.scale.new_zeros(len(batch))]
+        with_bias = [name for name in names if name in self.biases.names]
+        biases = [self._bias(name, batch) for name in with_bias] or [self.scale.new_zeros(len(batch))]
         return self._vector(names, batch), functools.reduce(torch.add, biases)
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """Explain scores: ``"offset"``, ``"bias:<name>"`` of every feature, ``"interaction"``; each ``(B,)``.
+        """Explain scores: ``"offset"``, ``"bias:<name>"`` of every feature with one, ``"interaction"``; each ``(B,)``.
 
         In units of the label; added up in this order they are `forward`, bit for bit.
         """
@@ -164,7 +169,7 @@ class MatrixFactorization(nn.Module):
 
     def why_not_linear(self) -> str | None:
         """Say why a score is not a dot product of weighted sums of table rows; None when it is."""
-        for name in self.biases.names:
+        for name in (*self.user_names, *self.item_names):
             feature = self.schema[name]
             if isinstance(feature, MultiCategorical) and feature.pooling == "max":
                 return f"feature {name!r} pools by 'max', which is no weighted sum"
@@ -177,7 +182,7 @@ class MatrixFactorization(nn.Module):
         """Give the rows of every feature, user side first, as views: writing to one trains the model.
 
         Features that share a table share memory. A list weighs its rows as `pooled_weights` says, a number its two
-        rows by value and missing indicator.
+        rows by value and missing indicator, a history as `HistoryEmbedding.lists` says.
 
         Raises
         ------
@@ -191,7 +196,8 @@ class MatrixFactorization(nn.Module):
             )
         vectors = {name: self.vectors.lookup(name).storage() for name in self.vectors.names}
         biases = {name: self.biases.lookup(name).storage() for name in self.biases.names}
-        return [LinearTable(name, vectors.get(name), rows) for name, rows in biases.items() if rows is not None]
+        names = (*self.user_names, *self.item_names)
+        return [LinearTable(name, vectors.get(name), biases.get(name)) for name in names]
 
     def _vector(self, names: Sequence[str], batch: Batch) -> Tensor:
         vectors = [self.vectors.vectors_of(name, batch) for name in names if name in self.vectors.names]
@@ -217,7 +223,7 @@ def _check(schema: Schema) -> None:
 
 
 def _names(features: Sequence[Feature]) -> tuple[str, ...]:
-    return tuple(feature.name for feature in features if not isinstance(feature, History))
+    return tuple(feature.name for feature in features)
 
 
 def _has_vector(feature: Feature) -> bool:

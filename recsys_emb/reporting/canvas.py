@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 QUIET = "#8A8A8A"
 INK = "#262626"
+GRID = "#E6E6E6"
 _MOST_LABELS = 400
 
 
@@ -58,15 +59,23 @@ def add_below(axes: Axes, y_label: str, *, heights: tuple[float, float]) -> Axes
 
 
 def add_beside(axes: Axes, x_label: str, *, widths: tuple[float, float]) -> Axes:
-    """Put a second chart to the right of the first, on the same y axis; ``widths`` share out the room."""
+    """Put a second chart to the right of the first; ``widths`` share out the room."""
     figure = axes.figure
     grid = figure.add_gridspec(1, 2, width_ratios=list(widths))
     axes.set_subplotspec(grid[0])
-    beside = figure.add_subplot(grid[1], sharey=axes)
+    beside = figure.add_subplot(grid[1])
     beside.set_xlabel(x_label, color=INK)
-    beside.tick_params(labelleft=False)
     calm(beside)
     return beside
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Write a name beside each row of a chart, the first on top; every sign in it is taken literally."""
+    axes.set_yticks(np.arange(len(names)), names, parse_math=False)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False)
+    axes.grid(axis="x", color=GRID, lw=0.8)
 
 
 def calm(axes: Axes) -> None:
@@ -74,7 +83,7 @@ def calm(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(QUIET)
     axes.tick_params(colors=INK, color=QUIET)
-    axes.grid(axis="y", color="#E6E6E6", lw=0.8)
+    axes.grid(axis="y", color=GRID, lw=0.8)
     axes.set_axisbelow(True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,79 +16,21 @@ from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.statistics import ExactMoments, NumericStatistics
 from recsys_emb.encoding.values import read_finite, read_key_lists, read_keys, read_positions
 from recsys_emb.encoding.vocabulary import Vocabulary
-from recsys_emb.reporting.drift import frequency_bands, index_by_chance, normal_index, stability_index
+from recsys_emb.reporting.drift import (
+    expected_counts,
+    frequency_bands,
+    index_by_chance,
+    normal_index,
+    stability_index,
+    unseen_share,
+)
+from recsys_emb.reporting.feature_report import FeatureReport
 from recsys_emb.reporting.frequent import FrequentValues
 from recsys_emb.schema.columns import Categorical, Keyed, Numeric, Position
 from recsys_emb.schema.tables import RefuseUnknown, UnknownRow
 
 # Floats from here on are no exact integers, and no keys.
 _FLOAT_INTEGERS = 2.0**53
-
-
-@dataclass(frozen=True)
-class FeatureReport:
-    """How a feature's column meets the fit.
-
-    Parameters
-    ----------
-    name, kind
-        The feature and its declaration, ``"Categorical"``.
-    cardinality
-        Values with a row of their own; None for a `Numeric`.
-    occurrences
-        Lookups: one per row; of lists, one per value and one for each list without values, which reads the missing
-        row.
-    missing, unknown
-        How many of these were missing, and how many had no row of their own.
-    unknown_values
-        How many distinct values had none; at least so many where ``count_error`` is above 0.
-    top_unknown
-        The most frequent of them, raw, with their counts.
-    count_error
-        By how much these counts may be too low; 0 up to 65,536 distinct values.
-    drift
-        Population stability index against the fitted counts; NaN where it cannot be said.
-    drift_by_chance
-        What the index stays below in 95 of 100 samples when nothing has moved.
-    shift, spread
-        Of a `Numeric`: the mean found less the fitted one, in fitted standard deviations, and the standard deviation
-        found over the fitted one; NaN where there is no number.
-    refused
-        Whether `transform` refuses these rows, because the feature declares `RefuseUnknown`.
-    """
-
-    name: str
-    kind: str
-    cardinality: int | None
-    occurrences: int
-    missing: int
-    unknown: int = 0
-    unknown_values: int = 0
-    top_unknown: tuple[tuple[object, int], ...] = ()
-    count_error: int = 0
-    drift: float = float("nan")
-    drift_by_chance: float = float("nan")
-    shift: float = float("nan")
-    spread: float = float("nan")
-    refused: bool = False
-
-    @property
-    def missing_rate(self) -> float:
-        """Share of the occurrences that are missing; NaN without any."""
-        return self._share(self.missing)
-
-    @property
-    def unknown_rate(self) -> float:
-        """Share of the occurrences that have no row of their own; NaN without any."""
-        return self._share(self.unknown)
-
-    @property
-    def coverage(self) -> float:
-        """Share of the occurrences that are values with a row of their own; NaN without any."""
-        return self._share(self.occurrences - self.missing - self.unknown)
-
-    def _share(self, count: int) -> float:
-        return count / self.occurrences if self.occurrences else float("nan")
 
 
 class Counter(Protocol):
@@ -123,6 +64,7 @@ class _VocabularyCounter:
     def __init__(self, vocabulary: Vocabulary, members: Sequence[Keyed]) -> None:
         self.columns = [member.name for member in members]
         self._members = members
+        self._owner = next(member for member in members if member.vocabulary is None)
         self._refuses = isinstance(vocabulary.unknown, RefuseUnknown)
         # A report tells what would be refused, so it must not refuse it.
         self._vocabulary = (
@@ -144,7 +86,8 @@ class _VocabularyCounter:
                 self._unknown[place].add(keys.filter(pa.array(strange)))
 
     def reports(self, top: int) -> list[FeatureReport]:
-        drift, by_chance = self._drift()
+        drift, drift_by_chance = self._drift()
+        unseen = self._unseen()
         return [
             FeatureReport(
                 name=member.name,
@@ -157,19 +100,25 @@ class _VocabularyCounter:
                 top_unknown=unknown.top(top),
                 count_error=unknown.error,
                 drift=drift,
-                drift_by_chance=by_chance,
+                drift_by_chance=drift_by_chance,
+                unknown_by_chance=unseen * (1 - counts[MISSING_INDEX] / max(int(counts.sum()), 1)),
                 refused=self._refuses and unknown.distinct > 0,
             )
             for member, counts, unknown in zip(self._members, self._counts, self._unknown, strict=True)
         ]
 
     def _drift(self) -> tuple[float, float]:
+        """Compare with what another sample of the fitted size is expected to hold."""
         fitted = self._vocabulary.counts
+        expected = expected_counts(fitted, min_count=self._owner.min_count)
         found = self._counts[:, self._vocabulary.first_index :].sum(axis=0)
-        bands = frequency_bands(fitted)
-        # Counts are exact in float64 up to 2^53.
-        before, now = (np.bincount(bands, weights=counts).astype(np.int64) for counts in (fitted, found))
-        return stability_index(before, now), index_by_chance(len(before) - 1, int(fitted.sum()), int(found.sum()))
+        now = np.bincount(frequency_bands(fitted), weights=found)
+        by_chance = index_by_chance(len(expected) - 1, expected.sum(), now.sum())
+        return stability_index(expected, now), by_chance
+
+    def _unseen(self) -> float:
+        whole = self._owner.min_count == 1 and self._owner.max_size is None and len(self._members) == 1
+        return unseen_share(self._vocabulary.counts) if whole else float("nan")
 
 
 def _read(feature: Keyed, rows: Rows) -> tuple[pa.Array, int]:

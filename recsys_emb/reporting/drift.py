@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,8 @@ Counts = npt.NDArray[np.int64]
 BANDS = 10
 LARGE = 0.25
 """From here on an index is held to be a shift (Siddiqi, 2006)."""
+# Values that share a count, from which on their number can be relied on.
+_CROWD = 10
 _NORMAL_95 = 1.6448536269514722  # 95 % quantile of the standard normal distribution
 
 
@@ -24,24 +28,80 @@ def frequency_bands(counts: Counts) -> Counts:
     Returns
     -------
     numpy.ndarray
-        int64 ``(V,)``, the band of each value, from 0; at most 10 bands. Up to ten values have a band each.
+        int64 ``(V,)``, the band of each value, from 0; at most 10 bands. Up to ten values have a band each;
+        otherwise values with equal counts are in one band.
 
     Examples
     --------
-    >>> frequency_bands(np.array([40, 40, *[1] * 20])).tolist()
-    [0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3]
+    >>> frequency_bands(np.array([40, 40, *[1] * 10, 10])).tolist()
+    [0, 0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]
     """
     if len(counts) <= BANDS:
         return np.arange(len(counts))
-    order = np.argsort(-counts, kind="stable")
-    middles = counts[order].cumsum() - counts[order] / 2
-    shares = middles / max(int(counts.sum()), 1)
-    bands = np.empty(len(counts), np.int64)
-    bands[order] = np.unique((shares * BANDS).astype(np.int64), return_inverse=True)[1]
+    falling, places = np.unique(-counts, return_inverse=True)
+    shares = np.bincount(places) * -falling / max(int(counts.sum()), 1)
+    middles = shares.cumsum() - shares / 2
+    tenths = np.unique((middles * BANDS).astype(np.int64), return_inverse=True)[1]
+    bands: Counts = tenths[places]
     return bands
 
 
-def stability_index(fitted: Counts, found: Counts) -> float:
+def expected_counts(counts: Counts, *, min_count: int = 1) -> npt.NDArray[np.float64]:
+    """Give what each band is expected to hold when another sample of the fitted size is drawn.
+
+    Values that were counted often were often lucky, so bands of frequent values lose in any other sample, and values
+    counted once are mostly replaced by others. Without one occurrence, a value counted c times is one counted c − 1
+    times; so as many occurrences as fell on values counted c times are expected on those counted c − 1 times (Good,
+    1953). That is done where at least ten values share a count (after Katz, 1987, who does it for small counts).
+
+    Parameters
+    ----------
+    counts
+        int64 ``(V,)``, how often the fit saw each value.
+    min_count
+        Values seen less often had no row.
+
+    Returns
+    -------
+    numpy.ndarray
+        float64 ``(bands,)``. What falls below ``min_count`` is in no band.
+
+    References
+    ----------
+    Good, I. J. "The population frequencies of species and the estimation of population parameters." Biometrika 40,
+    1953.
+    Katz, S. M. "Estimation of probabilities from sparse data for the language model component of a speech
+    recognizer." IEEE Transactions on Acoustics, Speech, and Signal Processing 35, 1987.
+
+    Examples
+    --------
+    >>> expected_counts(np.array([90, 90, *[2] * 20, *[1] * 30]))
+    array([180.,  40.])
+    """
+    bands = frequency_bands(counts)
+    if len(counts) <= BANDS:
+        return np.bincount(bands, weights=counts)
+    distinct, firsts, times = np.unique(counts, return_index=True, return_counts=True)
+    band = bands[firsts]
+    crowded = times >= _CROWD
+    follows = np.diff(distinct, prepend=-1) == 1
+    lower = np.where(crowded & follows, np.concatenate([band[:1], band[:-1]]), band)
+    kept = ~crowded | (distinct > min_count)
+    return np.bincount(lower[kept], weights=(distinct * times)[kept], minlength=int(band.max()) + 1)
+
+
+def unseen_share(counts: Counts) -> float:
+    """Give the share of another sample that is expected to be values which this one lacks.
+
+    That is the share of those seen once (Good, 1953); NaN without any occurrence.
+
+    >>> unseen_share(np.array([6, 2, 1, 1]))
+    0.2
+    """
+    return float((counts == 1).sum() / counts.sum()) if counts.sum() else float("nan")
+
+
+def stability_index(fitted: npt.NDArray[Any], found: npt.NDArray[Any]) -> float:
     """Give the population stability index, Σ (q − p) · ln(q / p) over the bands.
 
     p and q are the shares of each band in the fit and in what is found. Half an occurrence is added to each band,
@@ -50,7 +110,7 @@ def stability_index(fitted: Counts, found: Counts) -> float:
     Parameters
     ----------
     fitted, found
-        int64 ``(bands,)``, occurrences in each band.
+        ``(bands,)``, occurrences in each band.
 
     Returns
     -------
@@ -90,11 +150,12 @@ def normal_index(fitted: tuple[float, float], found: tuple[float, float]) -> flo
     return (spread + shift + (1 + shift) / spread) / 2 - 1
 
 
-def index_by_chance(degrees: int, num_fitted: int, num_found: int) -> float:
-    """Give what the index stays below in 95 of 100 samples when nothing has moved.
+def index_by_chance(degrees: int, num_fitted: float, num_found: float) -> float:
+    """Give what the index of two samples stays below in 95 of 100 cases when nothing has moved.
 
-    The index of samples from one distribution is about (1/n + 1/m) · χ² with ``degrees`` degrees of freedom: the
-    bands less one. The quantile of χ² is that of Wilson and Hilferty.
+    The index is then about (1/n + 1/m) · χ² with ``degrees`` degrees of freedom, the bands less one. That holds for
+    bands that were fixed beforehand; bands that follow the fitted counts bring up to a few times as much. The quantile
+    of χ² is that of Wilson and Hilferty.
 
     Returns
     -------

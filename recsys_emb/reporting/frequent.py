@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from recsys_emb.encoding.key_counts import rank
 from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
 from recsys_emb.schema.tables import UnknownRow
 
@@ -61,8 +61,11 @@ class FrequentValues:
     def top(self, count: int) -> tuple[tuple[object, int], ...]:
         """Give the ``count`` most frequent values with their counts, by count descending, then value ascending."""
         self._settle()
-        values, counts = rank(self._kept.values, self._kept.counts)
-        return tuple(zip(values[:count].to_pylist(), counts[:count].tolist(), strict=True))
+        values, counts = self._kept.values, self._kept.counts
+        stored = values.storage if isinstance(values, pa.ExtensionArray) else values
+        keys = [("count", "descending"), ("value", "ascending")]
+        order = pc.sort_indices(pa.table({"value": stored, "count": counts}), sort_keys=keys)[:count]
+        return tuple(zip(values.take(order).to_pylist(), counts[order.to_numpy()].tolist(), strict=True))
 
     @property
     def error(self) -> int:

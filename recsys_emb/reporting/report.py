@@ -15,8 +15,9 @@ from recsys_emb.encoding.crew import crew
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.sources import open_source
 from recsys_emb.errors import DataError, counted
-from recsys_emb.reporting.counters import FeatureReport, counters_of
+from recsys_emb.reporting.counters import counters_of
 from recsys_emb.reporting.drift import LARGE
+from recsys_emb.reporting.feature_report import FeatureReport
 from recsys_emb.reporting.page import heading, paragraph, picture, table, write_page
 from recsys_emb.reporting.pictures import draw_coverage
 from recsys_emb.reporting.text import TextTable, decimal, many, percent, plain, shown, whole
@@ -24,8 +25,19 @@ from recsys_emb.reporting.text import TextTable, decimal, many, percent, plain, 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_HEADER = ("feature", "kind", "cardinality", "coverage", "missing", "unknown", "drift", "by chance", "details")
-_LEFT = (0, 1, 8)
+_HEADER = (
+    "feature",
+    "kind",
+    "cardinality",
+    "coverage",
+    "missing",
+    "unknown",
+    "by chance",
+    "drift",
+    "by chance",
+    "details",
+)
+_LEFT = (0, 1, 9)
 # Unknown values named in a table; the page lists all that were kept.
 _NAMED = 3
 
@@ -60,15 +72,13 @@ def report(encoder: FeatureEncoder, source: Any, *, top: int = 10) -> EncodingRe
     Memory does not grow with the rows: one count per row of a table, and at most 65,536 unknown values per feature,
     beyond which counts are too low by a stated number (`recsys_emb.reporting.frequent`).
 
-    Drift is the population stability index Σ (q − p) · ln(q / p), where p is the share that a band of the vocabulary
-    had in the fit and q the share that it has now (`recsys_emb.reporting.drift`). The bands hold about a tenth of
-    the fitted occurrences each: the most frequent values, the next, and so on. Unknown values had no share in the
-    fit and would make the index infinite; they are `FeatureReport.unknown_rate`. Features that share a vocabulary
+    Drift is the population stability index Σ (q − p) · ln(q / p), where q is the share that a band of the vocabulary
+    has now, and p the share that another sample of the fitted kind is expected to give it. The bands hold about a
+    tenth of the fitted occurrences each: the most frequent values, the next, and so on. Unknown values had no share in
+    the fit and would make the index infinite; they are `FeatureReport.unknown_rate`. Features that share a vocabulary
     were fitted together and drift together. For a `Numeric` it is the same divergence between two normal
-    distributions; for a `Position`, whose fit keeps no counts, it is not given.
-
-    Where many values were seen once in the fit, others like them take their place in any other sample, and the index
-    is above chance though nothing has moved: hold it beside that of a random part of the fitted rows' own kind.
+    distributions; for a `Position`, whose fit keeps no counts, it is not given. `recsys_emb.reporting.drift` has the
+    formulas, their sources, and what chance alone explains.
 
     Examples
     --------
@@ -77,9 +87,9 @@ def report(encoder: FeatureEncoder, source: Any, *, top: int = 10) -> EncodingRe
     >>> encoder = encoder.fit({"film": [1, 1, 2, 3], "device": ["tv", "tv", "phone", None]})
     >>> print(report(encoder, {"film": [1, 2, 9, 9], "device": ["tv", None, "tv", "phone"]}))
     4 rows against the fit
-    feature  kind         cardinality  coverage  missing  unknown   drift  by chance  details
-    device   Categorical            2    75.0 %   25.0 %    0.0 %  0.0000     2.4978
-    film     Categorical            3    50.0 %    0.0 %   50.0 %  0.1559     4.4527  1 unknown value: 9 (2)
+    feature  kind         cardinality  coverage  missing  unknown  by chance   drift  by chance  details
+    device   Categorical            2    75.0 %   25.0 %    0.0 %     25.0 %  0.0000     2.4978
+    film     Categorical            3    50.0 %    0.0 %   50.0 %     50.0 %  0.1559     4.4527  1 unknown value: 9 (2)
     """
     state = encoder.to_state()
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
@@ -126,6 +136,7 @@ class EncodingReport:
                 "coverage": [one.coverage for one in self.features],
                 "missing_rate": [one.missing_rate for one in self.features],
                 "unknown_rate": [one.unknown_rate for one in self.features],
+                "unknown_by_chance": [one.unknown_by_chance for one in self.features],
                 "unknown_values": [one.unknown_values for one in self.features],
                 "top_unknown": pd.Series([list(one.top_unknown) for one in self.features], dtype=object),
                 "drift": [one.drift for one in self.features],
@@ -192,7 +203,7 @@ class EncodingReport:
 
 
 def _cells(one: FeatureReport) -> list[str]:
-    rates = [percent(rate) for rate in (one.coverage, one.missing_rate, one.unknown_rate)]
+    rates = [percent(rate) for rate in (one.coverage, one.missing_rate, one.unknown_rate, one.unknown_by_chance)]
     drift = [decimal(one.drift), decimal(one.drift_by_chance)]
     return [plain(one.name), one.kind, whole(one.cardinality), *rates, *drift, _details(one)]
 

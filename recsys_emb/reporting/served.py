@@ -16,7 +16,7 @@ def warnings_of(schema: Schema, encoder: FeatureEncoder, tables: Sequence[TableR
     """Warn of reserved rows that requests read and training never updated, one line per reason."""
     rows = {name: one for one in tables for name in one.names}
     features = [feature for feature in schema.features if feature.name in rows]
-    return tuple([*_unknown(features, rows), *_missing(schema, rows), *_position(schema.position, encoder, rows)])
+    return (*_unknown(features, rows), *_missing(schema, rows), *_position(schema.position, encoder, rows))
 
 
 def _unknown(features: Sequence[Feature], rows: Mapping[str, TableRows]) -> Iterator[str]:

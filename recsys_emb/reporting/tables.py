@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.columns import FIRST_POSITION
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import DataError
+from recsys_emb.lookup.base import IndexLookup
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
-from recsys_emb.lookup.numeric import NumericProjection
+from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.lookup.tables import FeatureTable
 from recsys_emb.models.matrix_factorization import MatrixFactorization
-from recsys_emb.schema.columns import Categorical, Feature, MultiCategorical, Numeric
+from recsys_emb.schema.columns import Feature, History, Numeric, Position
+from recsys_emb.schema.schema import Schema
 
 Model: TypeAlias = MatrixFactorization | FeatureEmbedding
 RowCounts: TypeAlias = Mapping[str, npt.ArrayLike]
@@ -56,7 +59,8 @@ class TableRows:
     values
         Which rows belong to values.
     occurrences
-        int64 ``(V,)``, how often training looked each row up; -1 where that is not known.
+        int64 ``(V,)``, how often training looked each row up; -1 where that is not known. Of a `History`, how many
+        users have the item.
     norms
         float64 ``(V,)``, the length of each vector; of the bias where there is no vector.
     learned
@@ -98,22 +102,15 @@ class TableRows:
         return None if (counts == _NOT_KNOWN).any() else int(counts.sum())
 
     def bands(self) -> tuple[Band, ...]:
-        """Group the values by how often training saw them, in doublings: 0, 1, 2 to 3, 4 to 7 times, …"""
+        """Group the values by how often training saw them, in doublings: never, once, 2 to 3 times, 4 to 7 times."""
         counts, norms = self.occurrences[self.values], self.norms[self.values]
-        known = counts != _NOT_KNOWN
-        counts, norms = counts[known], norms[known]
-        octaves = np.frexp(counts)[1]  # 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7
-        return tuple(
-            Band(
-                2**octave // 2,
-                2**octave - 1,
-                int(chosen.sum()),
-                float(norms[chosen].mean()),
-                float(norms[chosen].std()),
-            )
-            for octave in np.unique(octaves).tolist()
-            for chosen in [octaves == octave]
-        )
+        counts, norms = counts[counts != _NOT_KNOWN], norms[counts != _NOT_KNOWN]
+        doublings = np.frexp(counts)[1]  # 0 for 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7
+        return tuple(_band(doubling, norms[doublings == doubling]) for doubling in np.unique(doublings).tolist())
+
+
+def _band(doubling: int, norms: npt.NDArray[np.float64]) -> Band:
+    return Band(2**doubling // 2, 2**doubling - 1, len(norms), float(norms.mean()), float(norms.std()))
 
 
 def table_rows(model: Model, encoder: FeatureEncoder, counts: RowCounts) -> tuple[TableRows, ...]:
@@ -128,19 +125,15 @@ def table_rows(model: Model, encoder: FeatureEncoder, counts: RowCounts) -> tupl
     sharing: dict[int, list[str]] = {}
     for name in embeds[-1].names:
         sharing.setdefault(id(embeds[-1].lookup(name)), []).append(name)
-    return tuple(
-        _rows(
-            model.schema[names[0]],
-            tuple(names),
-            [embed.lookup(names[0]) for embed in embeds if names[0] in embed.names],
-            _occurrences(names, encoder, counts),
-        )
-        for names in sharing.values()
-    )
+    found = []
+    for names in sharing.values():
+        tables = [embed.lookup(names[0]) for embed in embeds if names[0] in embed.names]
+        found.append(_rows(model.schema, names, tables, _occurrences(names, tables[0], encoder, counts)))
+    return tuple(found)
 
 
 def _rows(
-    feature: Feature, names: tuple[str, ...], tables: Sequence[FeatureTable], occurrences: npt.NDArray[np.int64]
+    schema: Schema, names: Sequence[str], tables: Sequence[FeatureTable], occurrences: npt.NDArray[np.int64]
 ) -> TableRows:
     first = tables[0]
     if first.num_embeddings != len(occurrences):
@@ -150,9 +143,9 @@ def _rows(
         )
     measured = [_measured(table) for table in tables]
     parameters = [parameter for table in tables for parameter in table.parameters()]
-    reserved, values = _layout(feature)
+    reserved, values = _layout(schema[names[0]], schema)
     return TableRows(
-        names=names,
+        names=tuple(names),
         kind=type(first).__name__,
         embedding_dim=first.embedding_dim,
         parameters=sum(parameter.numel() for parameter in parameters),
@@ -165,18 +158,23 @@ def _rows(
     )
 
 
-def _layout(feature: Feature) -> tuple[dict[str, slice], slice]:
-    """Tell the reserved rows of a feature from those of its values."""
+def _layout(feature: Feature, schema: Schema) -> tuple[dict[str, slice], slice]:
+    """Tell the reserved rows of a feature from those of its values; a history reads none of the reserved ones."""
     if isinstance(feature, Numeric):
         return {"missing": slice(1, 2)}, slice(0, 1)
-    keyed = isinstance(feature, (Categorical, MultiCategorical))
-    first = UNKNOWN_INDEX + feature.unknown.rows if keyed else FIRST_POSITION
+    if isinstance(feature, History):
+        return {}, _layout(schema[feature.item], schema)[1]
+    first = FIRST_POSITION if isinstance(feature, Position) else UNKNOWN_INDEX + feature.unknown.rows
     return {"missing": slice(MISSING_INDEX, UNKNOWN_INDEX), "unknown": slice(UNKNOWN_INDEX, first)}, slice(first, None)
 
 
-def _occurrences(names: Sequence[str], encoder: FeatureEncoder, counts: RowCounts) -> npt.NDArray[np.int64]:
+def _occurrences(
+    names: Sequence[str], table: FeatureTable, encoder: FeatureEncoder, counts: RowCounts
+) -> npt.NDArray[np.int64]:
     """Take what is given; beyond it what the fit of the encoder counted, which for reserved rows is nothing."""
     found = np.full(encoder.num_embeddings(names[0]), _NOT_KNOWN, np.int64)
+    if isinstance(table, HistoryEmbedding):
+        return np.bincount(table.values.numpy(force=True), minlength=len(found))
     if names[0] in encoder.numeric_statistics:
         statistics = encoder.numeric_statistics[names[0]]
         found[:] = statistics.count, statistics.missing
@@ -193,13 +191,20 @@ def _occurrences(names: Sequence[str], encoder: FeatureEncoder, counts: RowCount
 @torch.no_grad()
 def _measured(table: FeatureTable) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Measure the length of every row, and whether it is anything but zero."""
-    if isinstance(table, NumericProjection):
-        blocks = [table.storage()]
-    else:
-        device = next(table.parameters()).device
-        starts = range(0, table.num_embeddings, _BLOCK)
-        indices = (torch.arange(one, min(one + _BLOCK, table.num_embeddings), device=device) for one in starts)
-        blocks = [table.rows(chunk) for chunk in indices]
-    lengths = [torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64) for vectors in blocks]
-    learned = [(vectors != 0).any(dim=1) for vectors in blocks]
-    return torch.cat(lengths).cpu().numpy(), torch.cat(learned).cpu().numpy()
+    lengths, learned = zip(*map(_lengths, _blocks(table)), strict=True)
+    return np.concatenate(lengths), np.concatenate(learned)
+
+
+def _blocks(table: FeatureTable) -> Iterator[Tensor]:
+    """Give all vectors, some at a time."""
+    if not isinstance(table, IndexLookup):
+        yield table.storage()
+        return
+    device = next(table.parameters()).device
+    for start in range(0, table.num_embeddings, _BLOCK):
+        yield table.rows(torch.arange(start, min(start + _BLOCK, table.num_embeddings), device=device))
+
+
+def _lengths(vectors: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    lengths = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+    return lengths.numpy(force=True), (vectors != 0).any(dim=1).numpy(force=True)

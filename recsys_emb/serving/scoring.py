@@ -33,7 +33,7 @@ def total(terms: Mapping[str, Tensor]) -> Tensor:
 def score_terms(model: MatrixFactorization, batch: Batch) -> dict[str, Tensor]:
     """Take scores apart, in units of the label: float64 ``(B,)`` each.
 
-    ``"offset"``, then ``"bias:<name>"`` of every feature of either side, then ``"interaction"``.
+    ``"offset"``, then ``"bias:<name>"`` of every feature of either side that has one, then ``"interaction"``.
     """
     blocks = [_block_terms(model, block) for block in _blocks(batch)]
     return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
@@ -46,7 +46,8 @@ def sides(model: MatrixFactorization, batch: Batch, names: tuple[str, ...]) -> t
         moved = block.to(model.offset.device)
         with at_rest(model):
             vectors.append(model.side(moved, names)[0].cpu())
-            parts = [model.biases.vectors_of(name, moved)[:, 0].cpu().double() for name in names]
+            with_bias = [name for name in names if name in model.biases.names]
+            parts = [model.biases.vectors_of(name, moved)[:, 0].cpu().double() for name in with_bias]
         biases.append(functools.reduce(torch.add, parts))
     return torch.cat(vectors), torch.cat(biases)
 
@@ -93,5 +94,5 @@ def _block_terms(model: MatrixFactorization, batch: Batch) -> dict[str, Tensor]:
         users, items = (model.side(moved, names)[0].cpu().double() for names in (model.user_names, model.item_names))
         biases = {name: column[:, 0].cpu().double() for name, column in model.biases(moved).items()}
         offset, scale = model.offset.cpu().double(), model.scale.cpu().double()
-    named = {f"bias:{name}": scale * biases[name] for name in (*model.user_names, *model.item_names)}
+    named = {f"bias:{name}": scale * column for name, column in biases.items()}
     return {"offset": offset.expand(len(batch)), **named, "interaction": scale * (users * items).sum(-1)}

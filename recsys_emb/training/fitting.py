@@ -97,8 +97,11 @@ def train(
 
     Notes
     -----
-    An interrupt from the keyboard ends the run with a warning; the model keeps the weights that it has then. Where
-    too few rows would be held out, the run takes ``early_stopping.min_epochs`` epochs.
+    An interrupt from the keyboard ends the run with a warning and leaves a usable model: with the weights that it has
+    then, the best ones of a run with ``validation``, or, in the second training of a search, those of the first.
+
+    Where too few rows would be held out, the run takes ``early_stopping.min_epochs`` epochs. A `History` holds what
+    users had in the rows that are learned, never in those held out.
     """
     started = time.perf_counter()
     reason = solver.why_not(model, objective)
@@ -119,7 +122,7 @@ def train(
         history.best_epoch = history.best_epoch or len(history.epochs)
         warnings.warn(
             f"train: interrupted after {counted(len(history.epochs) + len(history.refit), 'epoch')}. "
-            "The model keeps the weights that it has.",
+            "The model is usable and holds what it learned until then.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -215,10 +218,15 @@ class _Training:
         for line in self._epochs(kept, self._schedule.epochs, apart):
             history.epochs.append(line)
         history.best_epoch = best_of(history.epochs)
+        found = copy.deepcopy(self._model.state_dict())
         if start:
             self._model.load_state_dict(start)
-        for line in self._epochs(rows, history.best_epoch):
-            history.refit.append(line)
+        try:
+            for line in self._epochs(rows, history.best_epoch):
+                history.refit.append(line)
+        except KeyboardInterrupt:
+            self._model.load_state_dict(found)
+            raise
 
     def _epochs(self, rows: Batch, limit: int, validation: Batch | None = None) -> Iterator[Epoch]:
         """Begin, and give one line per epoch until the limit or the schedule's end."""
@@ -240,6 +248,7 @@ class _Training:
         self._check(all(bool(one.isfinite().all()) for one in self._model.parameters()), lines[-1], run)
 
     def _begin(self, rows: Batch) -> None:
+        self._model.vectors.remember(rows, anew=self._fresh)
         if self._fresh:
             self._model.reset_parameters(init_std=self._objective.defaults.init_std, seed=self._seed)
             self._model.set_units(*self._objective.units(rows.label, rows.weight))

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from recsys_emb.encoding.batch import UNKNOWN_INDEX, Batch, Column, Jagged
 from recsys_emb.errors import DataError, EmptySourceError, counted
-from recsys_emb.lookup.base import IndexLookup, check_indices
+from recsys_emb.lookup.base import check_indices
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
+from recsys_emb.lookup.history import HistoryEmbedding
+from recsys_emb.lookup.numeric import NumericProjection
 from recsys_emb.lookup.pooling import pooled_weights
 from recsys_emb.schema.columns import Categorical, Keyed, MultiCategorical
 from recsys_emb.schema.schema import Schema
@@ -105,10 +107,11 @@ def forget_absent(tables: FeatureEmbedding, batch: Batch) -> None:
     """
     present: dict[int, tuple[Tensor, Tensor]] = {}
     for name in tables.names:
-        table, column = tables.lookup(name), batch[name]
-        storage = table.storage() if isinstance(table, IndexLookup) else None
+        table = tables.lookup(name)
+        storage = None if isinstance(table, NumericProjection) else table.storage()
         if storage is None or not next(table.parameters()).requires_grad:
             continue
+        column = table.lists() if isinstance(table, HistoryEmbedding) else batch[name]
         _, named = present.setdefault(id(table), (storage, storage.new_zeros(len(storage), dtype=torch.bool)))
         named[(column.values if isinstance(column, Jagged) else column).to(named.device)] = True
     for storage, named in present.values():

@@ -12,7 +12,9 @@ from torch import Tensor
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.lookup.base import IndexLookup
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
+from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.lookup.pooling import pool
+from recsys_emb.lookup.tables import pair_of
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.columns import MultiCategorical
 from recsys_emb.schema.schema import Schema
@@ -97,9 +99,10 @@ class Scorer:
                 found, squares = _looked_up(model.vectors, name, rows)
                 vectors.append(found)
                 penalties.append(strength * self._settings.l2 * squares)
-            found, squares = _looked_up(model.biases, name, rows)
-            biases.append(found[:, 0])
-            penalties.append(strength * self._settings.bias_l2 * squares)
+            if name in model.biases.names:
+                found, squares = _looked_up(model.biases, name, rows)
+                biases.append(found[:, 0])
+                penalties.append(strength * self._settings.bias_l2 * squares)
         no_vector = nothing.new_zeros(len(rows), model.vectors.embedding_dim)
         return Sum(_total(vectors, no_vector), _total(biases, nothing), _total(penalties, nothing))
 
@@ -110,12 +113,14 @@ def _total(parts: list[Tensor], nothing: Tensor) -> Tensor:
 
 def _looked_up(tables: FeatureEmbedding, name: str, rows: Batch) -> tuple[Tensor, Tensor]:
     """Give a feature's vectors ``(B, D)`` and Σ w²·|row|² over the table rows behind each, ``(B,)``."""
-    feature = tables.schema[name]
+    feature, table = tables.schema[name], tables.lookup(name)
+    if isinstance(table, HistoryEmbedding):
+        return table.pooled(rows.indices(pair_of(tables.schema)[0].name))
     if not isinstance(feature, MultiCategorical):
         vectors = tables.vectors_of(name, rows)
         return vectors, vectors.square().sum(-1)
     lists = rows.lists(name)
-    entries = cast("IndexLookup", tables.lookup(name)).rows(lists.values)
+    entries = cast("IndexLookup", table).rows(lists.values)
     squares = entries.square().sum(-1)
     if lists.weights is not None:
         squares = squares * lists.weights.square()

@@ -20,10 +20,11 @@ from recsys_emb.training.sampling import Interactions
 from recsys_emb.training.stack import Stack
 
 if TYPE_CHECKING:
-    from recsys_emb.kernels.sequential import Contrast, Examples, Task
+    from recsys_emb.kernels.sequential import Contrast, Examples, Histories, Task
 
 # Enough parts that their order mixes users; few enough that each user's rows stay together.
 _CHUNKS = 50
+_ONE = torch.zeros(1, dtype=torch.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +77,8 @@ class SequentialSGD:
                 return f"the model is on {parameter.device}, and the kernels run on the CPU"
             if parameter.dtype != torch.float32:
                 return f"the model has parameters of {parameter.dtype}, and the kernels take torch.float32"
+        if len(model.vectors.histories) > 1:
+            return f"the schema declares {len(model.vectors.histories)} histories, and the kernels take one"
         return model.why_not_linear()
 
     def start(self, model: MatrixFactorization, batch: Batch, objective: Objective, *, seed: int) -> SequentialRun:
@@ -142,12 +145,23 @@ def _examples(model: MatrixFactorization, rows: Batch, objective: Objective, sta
     weights = torch.ones(len(rows)) if rows.weight is None else rows.weight
     targets = objective.targets(label, Units(float(model.offset), float(model.scale)))
     items = [name for name in model.item_names if not (objective.contrast and _is_place(model, name))]
+    users = [name for name in model.user_names if name not in model.vectors.histories]
     return kernels.sequential.Examples(
-        row_lists(rows, model.user_names, stack.first_rows),
+        row_lists(rows, users, stack.first_rows),
         row_lists(rows, items, stack.first_rows),
+        _histories(model, rows, stack),
         targets.numpy(),
         weights.float().numpy(),
     )
+
+
+def _histories(model: MatrixFactorization, rows: Batch, stack: Stack) -> Histories:
+    """Give each user what it had; one empty history for all where the model has none."""
+    tables, user = model.vectors.histories, model.schema.user
+    if not tables or user is None:
+        return kernels.sequential.Histories(np.zeros(len(rows), np.int64), row_lists(rows.select(_ONE), [], {}))
+    past = Batch({name: table.lists() for name, table in tables.items()})
+    return kernels.sequential.Histories(rows.indices(user.name).numpy(), row_lists(past, past.names, stack.first_rows))
 
 
 def _contrast(model: MatrixFactorization, rows: Batch, interactions: Interactions, stack: Stack) -> Contrast:
@@ -170,6 +184,8 @@ def _is_place(model: MatrixFactorization, name: str) -> bool:
 def _are_pairs(examples: Examples, pace: npt.NDArray[np.float32]) -> bool:
     """Whether `pair_pass` applies: one row of weight 1 on either side, of one pace per side, none on both."""
     users, items = examples.users.rows, examples.items.rows
+    if len(examples.histories.lists.rows):
+        return False
     for lists in (examples.users, examples.items):
         single = len(lists.rows) == len(examples.targets) and bool((np.diff(lists.offsets) == 1).all())
         if not single or (lists.weights != 1).any() or np.ptp(pace[lists.rows], axis=0).any():

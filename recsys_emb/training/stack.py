@@ -13,7 +13,7 @@ from recsys_emb.encoding.batch import UNKNOWN_INDEX
 from recsys_emb.lookup.one_hot import OneHotProjection
 from recsys_emb.lookup.tables import FeatureTable
 from recsys_emb.models.matrix_factorization import MatrixFactorization
-from recsys_emb.schema.columns import Categorical
+from recsys_emb.schema.columns import Categorical, History
 from recsys_emb.training.objective import Defaults
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -39,29 +39,29 @@ class Stack:
 
     def __init__(self, model: MatrixFactorization) -> None:
         self._model = model
+        self._names = (*model.user_names, *model.item_names)
         starts: dict[int, int] = {}
         total = 0
         self.first_rows: dict[str, int] = {}
-        for name in model.biases.names:
-            table = model.biases.lookup(name)
+        for name in self._names:
+            table = self._tables(name)[-1]
             if id(table) not in starts:
                 starts[id(table)], total = total, total + table.num_embeddings
             self.first_rows[name] = starts[id(table)]
         self.vectors: Floats = np.zeros((total, model.vectors.embedding_dim), np.float32)
         self.biases: Floats = np.zeros(total, np.float32)
         for name in {first: name for name, first in self.first_rows.items()}.values():
-            rows = self.rows_of(name)
-            _adopt(model.biases.lookup(name), self.biases[rows, np.newaxis])
-            if name in model.vectors.names:
-                _adopt(model.vectors.lookup(name), self.vectors[rows])
+            for table in self._tables(name):
+                rows = self.rows_of(name)
+                _adopt(table, self.vectors[rows] if self._has_vectors(table) else self.biases[rows, np.newaxis])
 
     def rows_of(self, name: str) -> slice:
         """Rows of the feature called ``name``."""
         first = self.first_rows[name]
-        return slice(first, first + self._model.biases.lookup(name).num_embeddings)
+        return slice(first, first + self._tables(name)[-1].num_embeddings)
 
     def pace(self, settings: Defaults, occurrences: npt.NDArray[np.float64]) -> Floats:
-        """How fast each row learns: float32 ``(V, 4)``, columns as in `recsys_emb.kernels.sequential`.
+        """Say how fast each row learns: float32 ``(V, 4)``, columns as in `recsys_emb.kernels.sequential`.
 
         A row that many users and items share would be dragged along by each of them in turn. All rows but those
         of the values of the user and the item therefore learn at ``rate · min(1, √(median / occurrences))``, with
@@ -69,20 +69,28 @@ class Stack:
         """
         own = np.zeros(len(self.biases), bool)
         scale = np.ones(len(self.biases))
-        learns = np.zeros((len(self.biases), 2))
-        for name in reversed(self._model.biases.names):
+        learns = np.zeros((2, len(self.biases)))
+        for name in reversed(self._names):
             rows, feature = self.rows_of(name), self._model.schema[name]
             scale[rows] = feature.l2_scale
-            learns[rows, 1] = _weight(self._model.biases.lookup(name)).requires_grad
-            if name in self._model.vectors.names:
-                learns[rows, 0] = _weight(self._model.vectors.lookup(name)).requires_grad
-            if feature in (self._model.schema.user, self._model.schema.item) and isinstance(feature, Categorical):
+            for table in self._tables(name):
+                learns[0 if self._has_vectors(table) else 1, rows] = _weight(table).requires_grad
+            if isinstance(feature, History):
+                own[rows] = True
+            elif isinstance(feature, Categorical) and feature in (self._model.schema.user, self._model.schema.item):
                 own[rows.start + UNKNOWN_INDEX + feature.unknown.rows : rows.stop] = True
         typical = _typical(occurrences[own]) or _typical(occurrences) or 1.0
         shared = np.sqrt(typical / np.maximum(occurrences, typical))
         rate = settings.learning_rate * np.where(own, 1, shared)
         l2, bias_l2 = settings.l2 * scale, settings.bias_l2 * scale
-        return np.stack([rate * learns[:, 0], l2, rate * learns[:, 1], bias_l2], axis=1).astype(np.float32)
+        return np.stack([rate * learns[0], l2, rate * learns[1], bias_l2], axis=1).astype(np.float32)
+
+    def _tables(self, name: str) -> list[FeatureTable]:
+        """Tables of a feature: vectors, biases, or both."""
+        return [tables.lookup(name) for tables in (self._model.vectors, self._model.biases) if name in tables.names]
+
+    def _has_vectors(self, table: FeatureTable) -> bool:
+        return any(table is one for one in self._model.vectors.tables)
 
 
 def _typical(occurrences: npt.NDArray[np.float64]) -> float:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from recsys_emb.encoding import kinds
-from recsys_emb.encoding.identity import split
+from recsys_emb.encoding.identity import plain, split
 from recsys_emb.encoding.kinds import Part, agree, join, restore
 from recsys_emb.errors import KeyTypeError
 
@@ -127,6 +127,16 @@ def test_canonical_forms_are_restored_to_equal_values(arrays: list[pa.Array], va
 )
 def test_without_a_key_there_is_no_kind(array: pa.Array) -> None:
     assert split(array, "key") == []
+
+
+def test_runs_and_views_are_laid_out_slices_included() -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(
+        pa.array([2, 3, 5], pa.int32()), pa.array(["a", None, "b"], pa.string_view())
+    )
+    assert plain(runs[1:4]).equals(pa.array(["a", None, "b"], pa.large_string()))
+    views = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array(["a", "b"], pa.string_view()))
+    assert plain(views).to_pylist() == ["b", None, "a"]
+    assert plain(views).type.value_type == pa.large_string()
 
 
 def test_mixed_numbers_stand_in_parts_of_their_own() -> None:

@@ -208,6 +208,7 @@ def test_categories_in_several_arrow_chunks_arrive() -> None:
         ),
         (np.zeros((2, 3)), "id: expected a one-dimensional array, got shape (2, 3). Pass one column."),
         (torch.tensor(3), "id: expected a one-dimensional array, got shape (). Pass one column."),
+        (pl.Series([1], dtype=pl.Int128), "id: expected a type that Arrow holds, got Int128. Convert the column."),
         (np.array([1j]), "id: expected a type that Arrow holds, got complex128. Convert the column."),
         (np.array([1], np.longdouble), "id: expected a type that Arrow holds, got float128. Convert the column."),
         (

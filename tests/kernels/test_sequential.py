@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recsys_emb.kernels import sequential as fast
 from recsys_emb.kernels import sequential_reference as plain
 
-USERS, ITEMS, SHARED, V = range(1, 6), range(6, 13), range(13, 20), 20
+USERS, ITEMS, SHARED, PAST, V = range(1, 6), range(6, 13), range(13, 20), range(20, 26), 26
 LINKS = [fast.SQUARED, fast.LOGISTIC]
 
 
@@ -31,7 +31,12 @@ def tables_of(rng: np.random.Generator, D: int) -> fast.Tables:
     vectors[0] = 7
     pace = rng.uniform(0.01, 0.1, (V, 4)).astype(np.float32)
     pace[SHARED[0], fast.VECTOR_RATE] = 0
-    return fast.Tables(vectors, rng.normal(0, 0.1, V).astype(np.float32), pace)
+    # A history has one pace and no biases.
+    pace[PAST] = pace[PAST[0]]
+    pace[PAST, fast.BIAS_RATE] = 0
+    biases = rng.normal(0, 0.1, V).astype(np.float32)
+    biases[PAST] = 0
+    return fast.Tables(vectors, biases, pace)
 
 
 def doubled(tables: fast.Tables) -> fast.Tables:
@@ -40,10 +45,21 @@ def doubled(tables: fast.Tables) -> fast.Tables:
 
 def examples_of(rng: np.random.Generator, link: int, N: int, extra: int) -> fast.Examples:
     users, items = rng.choice(USERS, N), rng.choice(ITEMS, N)
+    users = np.sort(users) if rng.random() < 0.5 else users
     targets = rng.integers(0, 2, N) if link == fast.LOGISTIC else rng.normal(0, 1, N)
     weights = rng.uniform(0, 2, N)
     left, right = lists_of(rng, users, extra), lists_of(rng, items, extra)
-    return fast.Examples(left, right, targets.astype(np.float32), weights.astype(np.float32))
+    past = histories_of(rng, users, extra)
+    return fast.Examples(left, right, past, targets.astype(np.float32), weights.astype(np.float32))
+
+
+def histories_of(rng: np.random.Generator, users: npt.NDArray[np.int64], extra: int) -> fast.Histories:
+    """Up to ``extra`` distinct rows per user, each of weight 1/√n; users come in runs or not."""
+    lists = [rng.choice(PAST, rng.integers(0, extra + 1), replace=False) for _ in USERS]
+    lengths = np.array([len(one) for one in lists])
+    offsets, rows = np.concatenate([[0], lengths.cumsum()]), np.concatenate(lists).astype(np.int32)
+    weights = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths).astype(np.float32)
+    return fast.Histories(users - USERS[0], fast.Lists(offsets, rows, weights))
 
 
 def contrast_of(rng: np.random.Generator, examples: fast.Examples, extra: int) -> fast.Contrast:
@@ -108,7 +124,7 @@ def test_rows_that_no_example_names_stay_bit_for_bit(link: int) -> None:
     examples, tables = examples_of(rng, link, 200, extra=3), tables_of(rng, 8)
     before = tables.vectors.copy()
     fast.list_pass(fast.Task(link, np.float32(0), 0, 0), (0, 200), examples, tables)
-    named = np.union1d(examples.users.rows, examples.items.rows)
+    named = np.concatenate([examples.users.rows, examples.items.rows, examples.histories.lists.rows])
     assert 0 not in named
     assert np.array_equal(np.delete(tables.vectors, named, axis=0), np.delete(before, named, axis=0))
 

@@ -1,4 +1,5 @@
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -233,9 +234,34 @@ def test_a_part_of_the_features_in_a_given_order():
     assert list(embed(wide_batch())) == ["recent", "user"]
 
 
-def test_a_history_has_no_column_and_no_table():
-    schema = Schema(user=Categorical("user"), item=Categorical("item"), user_features=[History("item")])
-    assert FeatureEmbedding(Sizes(schema)).names == ("user", "item")
+def with_history() -> FeatureEmbedding:
+    """Two histories of rows 3 to 5; 12 users, 20 items."""
+    histories = [History("item"), History("item", name="last", max_length=1)]
+    schema = Schema(user=Categorical("user"), item=Categorical("item"), user_features=histories, embedding_dim=4)
+    sizes = SimpleNamespace(schema=schema, num_embeddings=lambda name: 12 if name == "user" else 20)
+    embed = FeatureEmbedding(sizes, init_std=1.0)
+    embed.remember(Batch({"user": torch.tensor([3, 4, 3]), "item": torch.tensor([5, 6, 19])}))
+    return embed
+
+
+def test_a_history_has_no_column_and_a_table_of_items_read_by_user():
+    embed = with_history()
+    found = embed(Batch({"user": torch.tensor([3, 4, 11]), "item": torch.tensor([3, 3, 3])}))
+    assert list(found) == ["user", "item_history", "last", "item"]
+    long, short = embed.histories["item_history"].items.weight, embed.histories["last"].items.weight
+    assert_close(found["item_history"], torch.stack([(long[5] + long[19]) / 2**0.5, long[6], torch.zeros(4)]))
+    assert_close(found["last"], torch.stack([short[19], short[6], torch.zeros(4)]))
+
+
+def test_a_history_follows_an_encoder_that_grew():
+    embed = with_history()
+    batch = Batch({"user": torch.tensor([3, 4]), "item": torch.tensor([3, 3])})
+    before = embed(batch)
+    embed.grow(SimpleNamespace(schema=embed.schema, num_embeddings=lambda name: 14 if name == "user" else 23))
+    assert all(torch.equal(found, before[name]) for name, found in embed(batch).items())
+    embed.remember(Batch({"user": torch.tensor([13, 4]), "item": torch.tensor([22, 5])}), anew=False)
+    assert embed.histories["item_history"].lists(torch.tensor([3, 4, 13])).to_lists() == [[5, 19], [6, 5], [22]]
+    assert embed.histories["last"].lists(torch.tensor([3, 4, 13])).to_lists() == [[19], [5], [22]]
 
 
 def test_reset_draws_as_at_birth():

@@ -209,7 +209,9 @@ def test_an_interrupt_keeps_the_model_and_is_reported(ids: Schema, model_of: Mod
     model = model_of(ids)
     with pytest.warns(RuntimeWarning) as caught:
         history = train(model, rows, SquaredError(), Interrupted([0.0, 0.0, 0.0]), epochs=9)
-    assert str(caught[0].message) == ("train: interrupted after 2 epochs. The model keeps the weights that it has.")
+    assert str(caught[0].message) == (
+        "train: interrupted after 2 epochs. The model is usable and holds what it learned until then."
+    )
     assert (history.interrupted, history.best_epoch, len(history.epochs)) == (True, 2, 2)
     assert fitted(model, rows).isfinite().all()
 
