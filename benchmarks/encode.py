@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import encode_peers as peers
 import harness
@@ -46,7 +46,6 @@ SCHEMA = Schema(
     context_features=[Categorical("country"), Categorical("position")],
 )
 SLOW = 0.1
-Agrees: TypeAlias = Callable[[Any, Any], None]
 
 
 class Contender(NamedTuple):
@@ -62,7 +61,7 @@ class Contender(NamedTuple):
     note: str = ""
 
     @property
-    def fit_agrees(self) -> Agrees | None:
+    def fit_agrees(self) -> harness.Agrees | None:
         """Check of a fit, for those who count and order."""
         counts = self.make in (peers.DuckDB, peers.Polars, peers.PolarsStreaming, peers.Arrow)
         return same_counts if counts else None
@@ -168,7 +167,7 @@ def _log(rows: int) -> Path:
     return logs.log(rows, users=rows // 10, items=rows // 40)
 
 
-def _same_codes_as(encoder: FeatureEncoder, path: Path, differs: str) -> Agrees:
+def _same_codes_as(encoder: FeatureEncoder, path: Path, differs: str) -> harness.Agrees:
     return lambda _, codes: same_codes(encoder.transform(path), codes, differs)
 
 
@@ -189,10 +188,11 @@ def on_batches(bench: Bench) -> None:
         f"8 batches of 65,536 Arrow texts, {distinct:,} distinct → codes",
         Entry("recsys_emb", lambda: lambda: [vocabulary.encode(batch) for batch in large]),
         Entry(
-            "Arrow index_in, which hashes the values in every call",
+            "Arrow index_in",
             lambda: lambda: [pc.index_in(batch, value_set=vocabulary.values) for batch in large],
             "pyarrow",
             goal=10,
+            note="hashes the values in every call",
             agrees=lambda ours, theirs: _same_lists(ours, [codes.fill_null(-1).to_numpy() for codes in theirs], 3),
         ),
     )
@@ -258,7 +258,7 @@ def mostly_distinct(bench: Bench, rows: int) -> None:
 
 
 if __name__ == "__main__":
-    bench = Bench("encode", __doc__ or "")
+    bench = Bench("encode", __doc__)
     on_files(bench)
     on_batches(bench)
     on_growth(bench)

@@ -217,7 +217,7 @@ def _incidence(values: list[Any], sizes: tuple[int, ...]) -> sp.csr_matrix:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    bench = Bench("factorize", __doc__ or "")
+    bench = Bench("factorize", __doc__)
     on_small(bench)
     on_large(bench)
     on_features(bench)

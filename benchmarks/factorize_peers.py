@@ -33,7 +33,7 @@ class Log(NamedTuple):
     num_items: int
 
     def part(self, rows: slice) -> Log:
-        """Some of the ratings, of all users and items."""
+        """Take some of the ratings; users and items stay as many."""
         return self._replace(users=self.users[rows], items=self.items[rows], labels=self.labels[rows])
 
     def frame(self) -> pd.DataFrame:

@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import harness
@@ -126,14 +127,20 @@ class HuggingFace:
     """`Dataset.shuffle` and `iter` of Hugging Face datasets, as tensors."""
 
     def __init__(self, columns: list[torch.Tensor]) -> None:
-        os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
-        made = harness.needs("datasets").Dataset.from_pandas(_frame(columns), preserve_index=False)
+        made = _quiet_datasets().Dataset.from_pandas(_frame(columns), preserve_index=False)
         self.rows, self.seed = made.with_format("torch"), 0
 
     def __call__(self) -> Iterable[Any]:
         """Begin the next epoch."""
         self.seed += 1
         return self.rows.shuffle(seed=self.seed, keep_in_memory=True).iter(BATCH)
+
+
+def _quiet_datasets() -> ModuleType:
+    os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+    datasets = harness.needs("datasets")
+    datasets.disable_progress_bars()
+    return datasets
 
 
 def _frame(columns: list[torch.Tensor]) -> pd.DataFrame:
@@ -249,8 +256,7 @@ class HuggingFaceText:
     """Iterate over batches of Python lists, and look up in a dict."""
 
     def __init__(self, encoder: FeatureEncoder, path: Path) -> None:
-        os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
-        made = harness.needs("datasets").Dataset.from_parquet(str(path), cache_dir=str(harness.OUT / "data"))
+        made = _quiet_datasets().Dataset.from_parquet(str(path), cache_dir=str(harness.OUT / "data"))
         self.rows = made.select_columns([*logs.COLUMNS, "label"])
         values = {name: vocabulary.values.to_pylist() for name, vocabulary in encoder.vocabularies.items()}
         self.known = {name: {value: code for code, value in enumerate(own)} for name, own in values.items()}
@@ -303,6 +309,6 @@ def _check_text(ours: Batch, other: list[Any]) -> None:
 
 
 if __name__ == "__main__":
-    bench = Bench("load", __doc__ or "")
+    bench = Bench("load", __doc__)
     on_encoded(bench)
     on_text(bench)

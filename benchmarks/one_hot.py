@@ -90,7 +90,7 @@ def on_sparse(bench: Bench, ours: CategoryEmbedding, indices: Tensor) -> None:
             agrees=same_vectors,
         ),
         Entry(
-            "scikit-learn OneHotEncoder, SciPy product",
+            "scikit-learn OneHotEncoder, SciPy",
             partial(_scikit_learn, weight, indices),
             "scikit-learn",
             agrees=same_vectors,
@@ -110,7 +110,7 @@ def same_vectors(ours: Tensor, theirs: Any) -> None:
 
 
 if __name__ == "__main__":
-    bench = Bench("one_hot", __doc__ or "")
-    batch_size = bench.size(64, 1024, 4096)
+    bench = Bench("one_hot", __doc__)
+    batch_size = bench.size(64, 4096, 8192)
     for size, wanted in ((100, 2), (1_000, 25), (10_000, 600)):
         on_size(bench, size, batch_size, wanted)

@@ -213,6 +213,6 @@ def _rank_new(num_users: int, num_items: int) -> None:
 
 
 if __name__ == "__main__":
-    bench = Bench("rank", __doc__ or "")
+    bench = Bench("rank", __doc__)
     on_catalogue(bench)
     on_growth(bench)

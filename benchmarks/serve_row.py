@@ -226,7 +226,7 @@ def on_users(bench: Bench) -> None:
             "implicit recommend",
             lambda: _asking(Implicit(ours, frame), asked),
             "implicit",
-            agrees=lambda frame, found: _same_items(frame, found),
+            agrees=_same_items,
         ),
         Entry("Cornac MF recommend", lambda: _asking(Cornac(log), asked), "cornac"),
         Entry("LightFM predict, argpartition", lambda: _asking(LightFM(log), asked), "lightfm-next"),
@@ -253,6 +253,6 @@ def _same_items(ours: pd.DataFrame, theirs: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    bench = Bench("serve_row", __doc__ or "")
+    bench = Bench("serve_row", __doc__)
     on_rows(bench)
     on_users(bench)

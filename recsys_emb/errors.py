@@ -11,6 +11,7 @@ caller would expect, so ``except ValueError`` keeps working::
     │   ├── KeyTypeError (TypeError)             a key of another type than the vocabulary's
     │   └── UnknownValueError                    a value that the feature refuses to take as unknown
     ├── IndexRangeError (IndexError)             an index outside its table
+    ├── LineageError (ValueError)                weights or indices of other vocabularies than those at hand
     ├── FitError (ValueError)                    a training run that cannot start or did not converge
     ├── NotFittedError (sklearn's NotFittedError)
     ├── ArtifactError (ValueError)               a folder that is not a whole, readable artifact
@@ -59,6 +60,10 @@ class UnknownValueError(DataError):
 
 class IndexRangeError(RecsysEmbError, IndexError, ValueError):
     """An index outside its table."""
+
+
+class LineageError(RecsysEmbError, ValueError):
+    """Weights or indices of other vocabularies than those at hand."""
 
 
 class FitError(RecsysEmbError, ValueError):

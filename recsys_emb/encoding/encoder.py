@@ -15,6 +15,7 @@ from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.columns import ColumnCodec
 from recsys_emb.encoding.crew import crew
 from recsys_emb.encoding.learning import EncoderState, Learning
+from recsys_emb.encoding.lineage import check_indices_stay
 from recsys_emb.encoding.row_encoder import Answers, RowEncoder, folder_types
 from recsys_emb.encoding.sources import open_source
 from recsys_emb.encoding.stacking import stack_rows
@@ -68,8 +69,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def fit(self, source: Any, y: object = None) -> FeatureEncoder:
+    def fit(self, source: Any, y: object = None, *, renumber: bool = False) -> FeatureEncoder:
         """Learn vocabularies, positions and statistics from any source, once through; ``y`` is not used.
+
+        A second fit forgets the first, and must not move an index that weights may know: every value and position
+        of the first keeps its index, or ``renumber`` says that whatever was trained on the first is given up. A
+        clone is not fitted, so scikit-learn's searches and validations need not say it. Statistics of numbers may
+        change; weights know them by fingerprint.
 
         Raises
         ------
@@ -77,9 +83,11 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             When there are no rows.
         ColumnError, KeyTypeError, DataError
             When a column is not there or does not hold what the schema says.
+        LineageError
+            When an index would move, unless ``renumber`` allows it; the encoder stays as it was.
         """
         del y
-        self._learn(source, None)
+        self._learn(source, None, stay=not renumber)
         return self
 
     def partial_fit(self, source: Any, y: object = None) -> FeatureEncoder:
@@ -100,12 +108,12 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         state = self.to_state()
         if self.schema != state.schema:
             raise SchemaError(
-                "FeatureEncoder.partial_fit: expected the schema of the fit, got another one. Call fit instead."
+                "FeatureEncoder.partial_fit: expected the schema of the fit, got another one. Fit a new encoder."
             )
         self._learn(source, state)
         return self
 
-    def _learn(self, source: Any, previous: EncoderState | None) -> None:
+    def _learn(self, source: Any, previous: EncoderState | None, *, stay: bool = False) -> None:
         learning = Learning(self.schema, previous)
         opened = open_source(source, folder_types(self.schema))
         with crew(opened.num_rows) as hands:
@@ -113,7 +121,10 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
                 learning.observe(rows, each=hands.map)
         if not learning.num_rows and previous is None:
             raise EmptySourceError("FeatureEncoder.fit: expected at least one row, got none. Check the source.")
-        self._restore(learning.state())
+        state = learning.state()
+        if stay and self.__sklearn_is_fitted__():
+            check_indices_stay(self.state_, state)
+        self._restore(state)
 
     def _restore(self, state: EncoderState) -> None:
         self.state_ = state

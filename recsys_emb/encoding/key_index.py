@@ -62,6 +62,13 @@ class KeyIndex:
             done += len(chunk)
         return out
 
+    def unknown(self, values: pa.Array) -> Indices:
+        """Find the indices int64 ``(N,)`` that values without nulls have where they are unknown."""
+        out = np.full(len(values), UNKNOWN_INDEX)
+        for part in split(values, "values"):
+            self._spread(part, np.flatnonzero(part.keys.is_valid().to_numpy(zero_copy_only=False)), out)
+        return out
+
     def _find(self, array: pa.Array, out: Indices, where: str) -> None:
         if isinstance(array, pa.DictionaryArray):
             if len(array.dictionary) <= len(array):
@@ -89,9 +96,12 @@ class KeyIndex:
         else:
             table.find(part.kind.storage.column(part.keys), out)
         if self._unknown_rows > 1:
-            rows = np.flatnonzero(out == UNKNOWN_INDEX)
-            hashes = part.kind.storage.stable_hash(part.keys.take(pa.array(rows)))
-            out[rows] += (hashes % np.uint64(self._unknown_rows)).astype(np.int64)
+            self._spread(part, np.flatnonzero(out == UNKNOWN_INDEX), out)
+
+    def _spread(self, part: Part, rows: Indices, out: Indices) -> None:
+        """Add to the index of unknown keys, which stand in ``rows``, the bucket of each."""
+        hashes = part.kind.storage.stable_hash(part.keys.take(pa.array(rows)))
+        out[rows] += (hashes % np.uint64(self._unknown_rows)).astype(np.int64)
 
     def _check(self, part: Part, where: str) -> None:
         if not agree((*self._tables, part.kind)):

@@ -79,6 +79,7 @@ class Vocabulary:
         self._values = values
         self._counts = counts
         self._index = KeyIndex(values, unknown_rows=unknown.rows)
+        self._fingerprints: dict[int, str] = {}
 
     @classmethod
     def from_values(
@@ -166,6 +167,16 @@ class Vocabulary:
             self._refuse_unknown(column, indices, where)
         return torch.from_numpy(indices)
 
+    def rows_of(self, other: Vocabulary) -> torch.Tensor:
+        """Find the values of another vocabulary, in its order: their indices here, int64 ``(len(other),)``.
+
+        Raises
+        ------
+        KeyTypeError
+            When the other one's keys are of another kind.
+        """
+        return torch.from_numpy(self._index.find(other.values, other.name))
+
     def _refuse_unknown(self, column: ArrowColumn, indices: Indices, where: str) -> None:
         rows = np.flatnonzero(indices == UNKNOWN_INDEX).tolist()
         if rows:
@@ -174,6 +185,13 @@ class Vocabulary:
                 f"{where}: expected values of the vocabulary, got {listed(strangers)}. "
                 "Fit on them, or declare unknown=UnknownRow()."
             )
+
+    def unknown_indices(self, rows: Indices) -> torch.Tensor:
+        """Give the index that each of some values, by number from 0, has where it is unknown: int64 ``(N,)``.
+
+        What a value read before it was known, and reads again where it is forgotten.
+        """
+        return torch.from_numpy(self._index.unknown(self._values.take(pa.array(rows))))
 
     def decode(self, indices: Values) -> list[object]:
         """Turn indices (tensor, array or list of integers, flattened) into Python values; reserved ones into None.
@@ -250,12 +268,18 @@ class Vocabulary:
     @property
     def fingerprint(self) -> str:
         """Hash of the values in order, their kind and the rule for unknown ones; not of the counts."""
-        digest = hashlib.sha256(json.dumps(["vocabulary 1", self.unknown.kind, self.unknown.rows]).encode())
-        for part in split(self._values, self.name):
-            digest.update(f"{part.kind.name} {len(part.keys)} ".encode())
-            digest.update(np.packbits(part.keys.is_valid().to_numpy(zero_copy_only=False)).tobytes())
-            digest.update(part.kind.storage.content(part.keys.drop_null()))
-        return digest.hexdigest()
+        return self.fingerprint_of(len(self))
+
+    def fingerprint_of(self, size: int) -> str:
+        """Give the fingerprint of the vocabulary of the first ``size`` values, of which this one may have grown."""
+        if size not in self._fingerprints:
+            digest = hashlib.sha256(json.dumps(["vocabulary 1", self.unknown.kind, self.unknown.rows]).encode())
+            for part in split(self._values[:size], self.name):
+                digest.update(f"{part.kind.name} {len(part.keys)} ".encode())
+                digest.update(np.packbits(part.keys.is_valid().to_numpy(zero_copy_only=False)).tobytes())
+                digest.update(part.kind.storage.content(part.keys.drop_null()))
+            self._fingerprints[size] = digest.hexdigest()
+        return self._fingerprints[size]
 
     def to_table(self) -> pa.Table:
         """Table of ``value`` and ``count`` in index order; Parquet holds it without loss, and `from_table` reads it."""

@@ -58,6 +58,14 @@ def _prefetch(_typing: Any, _address: Any) -> tuple[Any, Callable[..., Any]]:
     return types.void(types.uint64), generate
 
 
+def _floats_at(_typing: Any, _address: Any) -> tuple[Any, Callable[..., Any]]:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
+
+    pointer_to: Any = types.CPointer
+    return pointer_to(types.float32)(types.uint64), generate
+
+
 def _folded_product(_typing: Any, _left: Any, _right: Any) -> tuple[Any, Callable[..., Any]]:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         wide, word = ir.IntType(128), ir.IntType(64)
@@ -71,6 +79,7 @@ load8 = cast("_Word", intrinsic(_load(8)))
 load32 = cast("_Word", intrinsic(_load(32)))
 load64 = cast("_Word", intrinsic(_load(64)))
 prefetch = cast("Callable[[np.uint64], None]", intrinsic(_prefetch))
+floats_at = cast("Callable[[np.uint64], npt.NDArray[np.float32]]", intrinsic(_floats_at))
 folded_product = cast("Callable[[np.uint64, np.uint64], np.uint64]", intrinsic(_folded_product))
 
 

@@ -122,51 +122,54 @@ def product_of(left: Floats, right: Floats) -> np.float32:
     return total
 
 
+@inlined
+def copy_to(target: Floats, source: Floats) -> None:
+    """Copy ``(D,)``; between slices the compiler would look for an overlap first, which costs as much as a score."""
+    for k in range(target.shape[0]):
+        target[k] = source[k]
+
+
 # --- histories -------------------------------------------------------------------------------------------------
 #
-# While a user's examples follow each other, every row of its history takes the same linear steps. With rate a, weight
-# w, n rows and k = 1 − a·L2·w², one example does W ← k·W + a·w·e·q to each row, hence P ← k·P + a·n·w²·e·q to their
-# weighted sum P. After m examples W = kᵐ·W + w·G, with G ← k·G + a·e·q: O(D) per example, however long the history.
-
-
-class Run(NamedTuple):
-    """A user's examples, one after another."""
-
-    lists: Lists
-    tables: Tables
-    past: Floats  # (D,), P
-    drift: Floats  # (D,), G
+# While a user's examples follow each other, all n rows of its history take the same linear steps: with rate a, weight
+# w and k = 1 − a·L2·w², one example does W ← k·W + a·w·e·q to each row, and hence P ← k·P + a·n·w²·e·q to their
+# weighted sum P. After m examples P tells what all rows are: W ← kᵐ·W + (P − kᵐ·P₀) / (n·w), with P₀ the sum at the
+# start. So an example costs O(D), however long the history. Arrays are handed over one by one: bundled in a tuple they
+# would be counted at every use, which costs more than the arithmetic.
 
 
 @inlined
-def open_run(run: Run, owner: np.int64) -> None:
-    """Begin with a user's weighted sum, and nothing to write yet."""
-    run.past[:] = 0
-    run.drift[:] = 0
-    gather(run.lists, np.uintp(owner), run.tables, run.past)
+def open_run(
+    lists: Lists, j: np.uintp, tables: Tables, past: Floats, start: Floats
+) -> tuple[np.float32, np.float32]:
+    """Sum history j into ``past`` (P) and ``start`` (P₀); give k and what moves P per error, a·n·w²."""
+    past[:] = 0
+    gather(lists, j, tables, past)
+    copy_to(start, past)
+    first, last = lists.offsets[j], lists.offsets[j + np.uintp(1)]
+    if first == last:
+        return ONE, ZERO
+    r, w = np.uintp(lists.rows[np.uintp(first)]), lists.weights[np.uintp(first)]
+    rate = tables.pace[r, VECTOR_RATE]
+    return ONE - rate * tables.pace[r, VECTOR_L2] * w * w, rate * w * w * np.float32(last - first)
 
 
 @inlined
-def step_run(run: Run, owner: np.int64, error: np.float32, other: Floats) -> None:
-    """Let all rows of a user's history take one step along ``error`` times ``other``."""
-    first, last = run.lists.offsets[owner], run.lists.offsets[owner + 1]
+def step_run(past: Floats, kept: np.float32, moved: np.float32, other: Floats) -> None:
+    """Let all rows of a history take one step along ``other``."""
+    for k in range(past.shape[0]):
+        past[k] = kept * past[k] + moved * other[k]
+
+
+@inlined
+def close_run(lists: Lists, j: np.uintp, tables: Tables, past: Floats, start: Floats, left: np.float32) -> None:
+    """Write the rows of history j, of which ``left`` (kᵐ) is left; ``start`` is used up."""
+    first, last = lists.offsets[j], lists.offsets[j + np.uintp(1)]
     if first < last:
-        r, w = np.uintp(run.lists.rows[first]), run.lists.weights[first]
-        rate = run.tables.pace[r, VECTOR_RATE]
-        kept, moved = ONE - rate * run.tables.pace[r, VECTOR_L2] * w * w, rate * error
-        together = np.float32(last - first) * w * w * moved
-        for k in range(other.shape[0]):
-            run.past[k] = kept * run.past[k] + together * other[k]
-            run.drift[k] = kept * run.drift[k] + moved * other[k]
-
-
-@inlined
-def close_run(run: Run, owner: np.int64, count: int) -> None:
-    """Write the rows of a user's history after ``count`` examples; owner -1 is nobody."""
-    if owner < 0:
-        return
-    for t in range(run.lists.offsets[owner], run.lists.offsets[owner + 1]):
-        r, w = np.uintp(run.lists.rows[np.uintp(t)]), run.lists.weights[np.uintp(t)]
-        kept = (ONE - run.tables.pace[r, VECTOR_RATE] * run.tables.pace[r, VECTOR_L2] * w * w) ** np.float32(count)
-        for k in range(run.drift.shape[0]):
-            run.tables.vectors[r, k] = kept * run.tables.vectors[r, k] + w * run.drift[k]
+        share = ONE / (lists.weights[np.uintp(first)] * np.float32(last - first))
+        for k in range(past.shape[0]):
+            start[k] = share * (past[k] - left * start[k])
+        for t in range(first, last):
+            r = np.uintp(lists.rows[np.uintp(t)])
+            for k in range(past.shape[0]):
+                tables.vectors[r, k] = left * tables.vectors[r, k] + start[k]

@@ -38,11 +38,11 @@ from recsys_emb.kernels.row_steps import (
     Histories,
     Integers,
     Lists,
-    Run,
     Span,
     Tables,
     Task,
     close_run,
+    copy_to,
     error_of,
     gather,
     loss_of,
@@ -110,16 +110,17 @@ def list_pass(task: Task, span: Span, examples: Examples, tables: Tables) -> flo
     """Learn the examples of a span; give the sum of their losses."""
     D, histories = tables.vectors.shape[1], examples.histories
     user, item = np.empty(D, np.float32), np.empty(D, np.float32)
-    run = Run(histories.lists, tables, np.empty(D, np.float32), np.empty(D, np.float32))
-    owner, count = np.int64(-1), 0
+    past, start = np.zeros(D, np.float32), np.zeros(D, np.float32)
+    owner, kept, pull, left = np.int64(-1), ONE, ZERO, ONE
     total = 0.0
     for n in range(span[0], span[1]):
         j = np.uintp(n)
         if histories.users[j] != owner:
-            close_run(run, owner, count)
-            owner, count = np.int64(histories.users[j]), 0
-            open_run(run, owner)
-        user[:] = run.past
+            if owner >= 0:
+                close_run(histories.lists, np.uintp(owner), tables, past, start, left)
+            owner, left = np.int64(histories.users[j]), ONE
+            kept, pull = open_run(histories.lists, np.uintp(owner), tables, past, start)
+        copy_to(user, past)
         item[:] = 0
         score = task.offset + gather(examples.users, j, tables, user) + gather(examples.items, j, tables, item)
         score += product_of(user, item)
@@ -128,9 +129,11 @@ def list_pass(task: Task, span: Span, examples: Examples, tables: Tables) -> flo
         error = weight * error_of(task.link, examples.targets[j], score)
         step(examples.users, j, tables, (error, error), item)
         step(examples.items, j, tables, (error, error), user)
-        step_run(run, owner, error, item)
-        count += 1
-    close_run(run, owner, count)
+        if pull > 0:
+            step_run(past, kept, pull * error, item)
+            left *= kept
+    if owner >= 0:
+        close_run(histories.lists, np.uintp(owner), tables, past, start, left)
     return total
 
 
@@ -193,8 +196,8 @@ def ranking_pass(task: Task, span: Span, examples: Examples, contrast: Contrast,
     user, gradient = np.empty(D, np.float32), np.empty(D, np.float32)
     candidates, drawn = np.empty((M, D), np.float32), np.empty(M, np.int64)
     scores, errors = np.empty(M, np.float32), np.empty(M, np.float32)
-    run = Run(histories.lists, tables, np.empty(D, np.float32), np.empty(D, np.float32))
-    owner, count = np.int64(-1), 0
+    past, start = np.zeros(D, np.float32), np.zeros(D, np.float32)
+    owner, kept, pull, left = np.int64(-1), ONE, ZERO, ONE
     total, learned = 0.0, 0
     for n in range(span[0], span[1]):
         j = np.uintp(n)
@@ -203,14 +206,15 @@ def ranking_pass(task: Task, span: Span, examples: Examples, contrast: Contrast,
         if choices <= 0:
             continue
         if histories.users[j] != owner:
-            close_run(run, owner, count)
-            owner, count = np.int64(histories.users[j]), 0
-            open_run(run, owner)
-        user[:] = run.past
+            if owner >= 0:
+                close_run(histories.lists, np.uintp(owner), tables, past, start, left)
+            owner, left = np.int64(histories.users[j]), ONE
+            kept, pull = open_run(histories.lists, np.uintp(owner), tables, past, start)
+        copy_to(user, past)
         candidates[:] = 0
         base = task.offset + gather(users, j, tables, user) + gather(places, j, tables, candidates[0])
         for m in range(1, M):
-            candidates[m] = candidates[0]
+            copy_to(candidates[m], candidates[0])
             number = _draw(np.uint64(task.seed), np.uint64(j), np.uint64(m), np.uint64(choices))
             drawn[m] = _unseen(contrast.seen, first, last, number)
             scores[m] = base + gather(catalogue, np.uintp(drawn[m]), tables, candidates[m])
@@ -227,11 +231,13 @@ def ranking_pass(task: Task, span: Span, examples: Examples, contrast: Contrast,
             for k in range(D):
                 gradient[k] += errors[m] * candidates[m, k]
         step(users, j, tables, (error, ONE), gradient)
-        step_run(run, owner, ONE, gradient)
-        count += 1
+        if pull > 0:
+            step_run(past, kept, pull, gradient)
+            left *= kept
         step(places, j, tables, (error, error), user)
         step(items, j, tables, (errors[0], errors[0]), user)
         for m in range(1, M):
             step(catalogue, np.uintp(drawn[m]), tables, (errors[m], errors[m]), user)
-    close_run(run, owner, count)
+    if owner >= 0:
+        close_run(histories.lists, np.uintp(owner), tables, past, start, left)
     return total, learned

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F  # noqa: N812 — the name that every torch reader expects
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recsys_emb.errors import DataError
@@ -32,6 +32,9 @@ class CategoryEmbedding(IndexLookup):
         factorization starts from its biases.
     sparse
         Gradients as sparse tensors of the touched rows.
+    max_norm
+        Longer rows are scaled to this Euclidean length as they are read. The weight is never rewritten, unlike
+        `torch.nn.Embedding`'s, so predicting changes nothing.
     generator
         Source of the first rows; None takes torch's own, as `torch.nn.Embedding` does.
     name
@@ -67,9 +70,15 @@ position 0). Encode the values with the encoder that the table was sized by; num
         reserved: int = 0,
         init_std: float = 0.01,
         sparse: bool = False,
+        max_norm: float | None = None,
         generator: torch.Generator | None = None,
         name: str = "category",
     ) -> None:
+        if max_norm is not None and not max_norm > 0:
+            raise DataError(
+                f"CategoryEmbedding({name!r}): expected max_norm above 0 or None, got {max_norm!r}. "
+                "None bounds nothing."
+            )
         super().__init__(
             num_categories,
             embedding_dim,
@@ -79,6 +88,7 @@ position 0). Encode the values with the encoder that the table was sized by; num
             sparse=sparse,
             name=name,
         )
+        self.max_norm = max_norm
         self.weight = nn.Parameter(torch.empty(num_categories, embedding_dim))
         self.reset_parameters(generator=generator)
 
@@ -112,14 +122,16 @@ position 0). Encode the values with the encoder that the table was sized by; num
     def rows(self, indices: Tensor) -> Tensor:
         """Look up vectors of indices known to be in range: int ``(...)`` to ``(..., D)``."""
         wide = indices if indices.dtype in (torch.int64, torch.int32) else indices.long()
-        return masked(F.embedding(wide, self.weight, self.padding_index, sparse=self.sparse), wide, self.padding_index)
+        vectors = F.embedding(wide, self.weight, self.padding_index, sparse=self.sparse)
+        return masked(self._bounded(vectors), wide, self.padding_index)
 
     def table(self) -> Tensor:
         """Give all vectors, ``(V, D)``: ``table()[i]`` is ``forward(i)``, gradient included (tied output weights)."""
+        vectors = self._bounded(self.weight)
         if self.padding_index is None:
-            return self.weight
+            return vectors
         rows = torch.arange(self.num_embeddings, device=self.weight.device)
-        return masked(self.weight, rows, self.padding_index)
+        return masked(vectors, rows, self.padding_index)
 
     def storage(self) -> Tensor:
         """View ``(V, D)`` of the weight, for writing in place."""
@@ -144,3 +156,9 @@ position 0). Encode the values with the encoder that the table was sized by; num
         fresh = normal_rows(shape, self.init_std, self.weight, generator)
         grow_parameter(self.weight, fresh, optimizers=optimizer)
         self.num_embeddings = num_embeddings
+
+    def _bounded(self, vectors: Tensor) -> Tensor:
+        if self.max_norm is None:
+            return vectors
+        norms = vectors.norm(dim=-1, keepdim=True)
+        return torch.where(norms > self.max_norm, vectors * (self.max_norm / norms.clamp_min(self.max_norm)), vectors)

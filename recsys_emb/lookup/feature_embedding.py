@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.errors import ColumnError, SchemaError, did_you_mean, listed
-from recsys_emb.lookup.base import check_indices, seeded_generator
+from recsys_emb.lookup.base import IndexLookup, check_indices, seeded_generator
 from recsys_emb.lookup.growth import Optimizers
 from recsys_emb.lookup.history import HistoryEmbedding
+from recsys_emb.lookup.lineage import check_extends, check_weights, meanings_of, newcomers, to_buffer, ways
+from recsys_emb.lookup.new_rows import ByFeature, DrawnRows, Start
 from recsys_emb.lookup.numeric import NumericProjection
 from recsys_emb.lookup.plan import memory_plan
 from recsys_emb.lookup.pooling import filled_lists, list_mask, pool, pooled_weights
+from recsys_emb.lookup.projected import ProjectedEmbedding
 from recsys_emb.lookup.tables import FeatureTable, TableSizes, build_table, owner_of, pair_of
 from recsys_emb.schema.columns import Feature, MultiCategorical
 from recsys_emb.schema.schema import Schema
@@ -46,6 +49,9 @@ class FeatureEmbedding(nn.Module):
     ----------
     tables : torch.nn.ModuleList
         The distinct tables. Features that share a table share the module.
+    fingerprint : torch.Tensor
+        uint8 ``(32,)``, a buffer: what the rows stand for. `load_state_dict` refuses weights of other vocabularies
+        with a `LineageError`. Not there when ``encoder`` is a stand-in.
 
     Notes
     -----
@@ -64,6 +70,8 @@ class FeatureEmbedding(nn.Module):
     >>> {name: tuple(vectors.shape) for name, vectors in embed(batch).items()}
     {'user_id': (2, 4), 'tags': (2, 4)}
     """
+
+    fingerprint: Tensor
 
     def __init__(
         self,
@@ -90,6 +98,9 @@ class FeatureEmbedding(nn.Module):
                     build_table(feature, encoder, self.embedding_dim, init_std=init_std, seed=seed, sparse=sparse)
                 )
             self._places[name] = place
+        self.meanings = meanings_of(encoder, self.names)
+        if self.meanings is not None:
+            self.register_buffer("fingerprint", to_buffer(self.meanings))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -171,7 +182,7 @@ class FeatureEmbedding(nn.Module):
         for name in self._owners():
             self.lookup(name).reset_parameters(init_std=init_std, generator=self._generator(name))
 
-    def grow(self, encoder: TableSizes, optimizer: Optimizers = None) -> None:
+    def grow(self, encoder: TableSizes, optimizer: Optimizers = None, *, new_rows: ByFeature = DrawnRows()) -> None:
         """Follow an encoder that ``partial_fit`` extended: new rows at the end, all else bit for bit.
 
         Parameters
@@ -181,24 +192,30 @@ class FeatureEmbedding(nn.Module):
         optimizer
             The optimizer (or optimizers) of these tables, whose per-row state grows along. One that is not given
             refuses its next step.
+        new_rows
+            How the rows of new values, and of positions seen for the first time, begin: `DrawnRows`, `ZeroRows`,
+            `MeanRows`, `InheritedRows`, `PretrainedRows`, or a mapping of feature names to these. Tables without a
+            row per value (`Hashed`, `QuotientRemainder`) grow in their own way.
 
         Notes
         -----
-        New rows are drawn as at birth, N(0, init_std), from the seed, the feature's name and the old number of
-        rows. Parameters grow in place: references to them stay valid.
+        Drawn rows are N(0, init_std), from the seed, the feature's name and the old number of rows. Parameters grow
+        in place: references to them stay valid.
 
         Raises
         ------
         SchemaError
             When the encoder has another schema.
-        FitError
-            When it has fewer rows than a table: it does not extend the encoder that sized the table.
+        LineageError, FitError
+            When it does not extend the encoder that sized the tables. Nothing has grown then.
         """
         if encoder.schema != self.schema:
             raise SchemaError(
                 "FeatureEmbedding.grow: expected an encoder of the same schema, got another. "
                 "Extend the fitted encoder with partial_fit."
             )
+        check_extends(self.meanings, encoder, self.names)
+        starts = self._starts(encoder, new_rows)
         for name in self._owners():
             table = self.lookup(name)
             if isinstance(table, NumericProjection):
@@ -207,6 +224,27 @@ class FeatureEmbedding(nn.Module):
                 table.admit(encoder.num_embeddings(pair_of(self.schema)[0].name))
             generator = self._generator(name, table.num_embeddings)
             table.grow(encoder.num_embeddings(name), generator=generator, optimizer=optimizer)
+            if name in starts:
+                _begin(table, starts[name])
+        if self.meanings is not None:
+            self.meanings = meanings_of(encoder, self.names) or self.meanings
+            self.fingerprint.copy_(to_buffer(self.meanings))
+
+    def _starts(self, encoder: TableSizes, new_rows: ByFeature) -> dict[str, Start]:
+        """Say how new rows will begin, by the first feature of their table."""
+        chosen, starts = ways(new_rows, self._places), {}
+        for name in self._owners():
+            table = _rowwise(self.lookup(name))
+            storage = None if table is None else table.storage()
+            if table is not None and storage is not None:
+                sizes = {"reserved": table.reserved, "num_embeddings": table.num_embeddings}
+                new = newcomers(name, encoder, self.meanings, **sizes)
+                starts[name] = chosen[self._places[name]].start(storage, new)
+        return starts
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        check_weights(self.meanings, state_dict.get(f"{prefix}fingerprint"))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @classmethod
     def plan(
@@ -262,3 +300,22 @@ def _chosen(schema: Schema, names: Sequence[str] | None) -> list[Feature]:
         hint = did_you_mean(unknown[0], list(known))
         raise ColumnError(f"FeatureEmbedding: expected features among {listed(known)}, got {listed(unknown)}.{hint}")
     return list(known.values()) if names is None else [known[name] for name in names]
+
+
+def _rowwise(table: FeatureTable) -> IndexLookup | None:
+    """Give the lookup that holds the rows of a table's indices; None for a number."""
+    if isinstance(table, HistoryEmbedding):
+        return table.items
+    if isinstance(table, ProjectedEmbedding):
+        return table.inner
+    return None if isinstance(table, NumericProjection) else table
+
+
+@torch.no_grad()
+def _begin(table: FeatureTable, start: Start) -> None:
+    """Write new rows."""
+    lookup = _rowwise(table)
+    storage = None if lookup is None else lookup.storage()
+    if storage is not None:
+        rows, vectors = start
+        storage[rows.to(storage.device)] = vectors.to(storage)

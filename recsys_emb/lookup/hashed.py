@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F  # noqa: N812 — the name that every torch reader expects
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recsys_emb.lookup.base import IndexLookup, draw_rows, masked
@@ -103,8 +103,8 @@ class HashedEmbedding(IndexLookup):
         self,
         num_embeddings: int,
         *,
-        generator: torch.Generator | None = None,  # noqa: ARG002 — nothing new is drawn
-        optimizer: Optimizers = None,  # noqa: ARG002 — nothing new is trained
+        generator: torch.Generator | None = None,
+        optimizer: Optimizers = None,
     ) -> None:
         """Take more indices; the table stays as it is, and new indices share its rows."""
         self._fresh_rows(num_embeddings)

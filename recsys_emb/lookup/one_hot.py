@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F  # noqa: N812 — the name that every torch reader expects
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recsys_emb.lookup.base import IndexLookup, check_indices, masked, normal_rows

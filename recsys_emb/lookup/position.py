@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-import torch.nn.functional as F  # noqa: N812 — the name that every torch reader expects
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from recsys_emb.errors import IndexRangeError

@@ -139,6 +139,10 @@ class PretrainedVectors:
         """Report which values of a vocabulary have a vector."""
         return self._aligned(vocabulary)[2]
 
+    def aligned(self, vocabulary: Vocabulary) -> tuple[Tensor, Tensor]:
+        """Give the rows of a vocabulary's table that have a vector, int64 ``(M,)``, and these vectors ``(M, D)``."""
+        return self._aligned(vocabulary)[:2]
+
     def fill(self, table: IndexLookup, vocabulary: Vocabulary, *, freeze: bool = False) -> Coverage:
         """Write the vectors onto the rows of their keys; other rows, the reserved ones too, stay as they are.
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from recsys_emb.encoding.batch import Batch
+from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import FitError, SchemaError
+from recsys_emb.lookup.carrying import carry
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
 from recsys_emb.lookup.growth import Optimizers
+from recsys_emb.lookup.lineage import check_own, check_weights
+from recsys_emb.lookup.new_rows import ByFeature, DrawnRows, ways_of_biases
 from recsys_emb.lookup.tables import TableSizes
 from recsys_emb.schema.columns import Feature, History, MultiCategorical, Position
 from recsys_emb.schema.schema import Schema
@@ -153,19 +157,47 @@ class MatrixFactorization(nn.Module):
         self.offset.fill_(offset)
         self.scale.fill_(scale)
 
-    def grow(self, encoder: TableSizes, optimizer: Optimizers = None) -> None:
+    def grow(self, encoder: TableSizes, optimizer: Optimizers = None, *, new_rows: ByFeature = DrawnRows()) -> None:
         """Follow an encoder that ``partial_fit`` extended: new rows at the end, all else bit for bit.
 
-        Old rows, their gradients, their optimizer state and hence the scores of old values stay bit for bit. New
-        vectors are drawn as at birth (see `FeatureEmbedding.grow`); new biases are zero.
+        Old rows, their gradients, their optimizer state and hence the scores of old values stay bit for bit. How new
+        rows begin says ``new_rows`` (see `FeatureEmbedding.grow`); drawn ones have a bias of zero.
 
         Raises
         ------
-        SchemaError, FitError
-            When the encoder does not extend the one that sized the tables.
+        SchemaError, LineageError, FitError
+            When the encoder does not extend the one that sized the tables. Nothing has grown then.
         """
-        self.vectors.grow(encoder, optimizer)
-        self.biases.grow(encoder, optimizer)
+        self.vectors.grow(encoder, optimizer, new_rows=new_rows)
+        self.biases.grow(encoder, optimizer, new_rows=ways_of_biases(new_rows))
+
+    def load_by_value(self, weights: Mapping[str, Tensor], before: FeatureEncoder, after: FeatureEncoder) -> None:
+        """Take over the weights of a model of other vocabularies: the row of every value that both know.
+
+        Where `load_state_dict` refuses. Rows of values that ``weights`` does not know stay as they are, and what
+        only ``weights`` knows is left out (see `recsys_emb.lookup.carrying.carry`).
+
+        Parameters
+        ----------
+        weights
+            The ``state_dict()`` of the other model, of the same width.
+        before
+            The encoder that the other model was made with.
+        after
+            The encoder that this one was made with.
+
+        Raises
+        ------
+        LineageError
+            When an encoder is not that of its model, or a feature cannot be carried over.
+        """
+        check_own(self.biases.meanings, after, self.biases.names)
+        with torch.device("meta"):
+            other = MatrixFactorization(before, embedding_dim=self.vectors.embedding_dim)
+        other.load_state_dict(weights, assign=True)
+        carry(other.vectors, self.vectors, before, after)
+        carry(other.biases, self.biases, before, after)
+        self.set_units(float(other.offset), float(other.scale))
 
     def why_not_linear(self) -> str | None:
         """Say why a score is not a dot product of weighted sums of table rows; None when it is."""
@@ -198,6 +230,12 @@ class MatrixFactorization(nn.Module):
         biases = {name: self.biases.lookup(name).storage() for name in self.biases.names}
         names = (*self.user_names, *self.item_names)
         return [LinearTable(name, vectors.get(name), biases.get(name)) for name in names]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # Before anything is copied: a refused state leaves the model as it was.
+        for part in ("vectors", "biases"):
+            check_weights(getattr(self, part).meanings, state_dict.get(f"{prefix}{part}.fingerprint"))
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _vector(self, names: Sequence[str], batch: Batch) -> Tensor:
         vectors = [self.vectors.vectors_of(name, batch) for name in names if name in self.vectors.names]

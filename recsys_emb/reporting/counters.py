@@ -110,11 +110,9 @@ class _VocabularyCounter:
     def _drift(self) -> tuple[float, float]:
         """Compare with what another sample of the fitted size is expected to hold."""
         fitted = self._vocabulary.counts
-        expected = expected_counts(fitted, min_count=self._owner.min_count)
-        found = self._counts[:, self._vocabulary.first_index :].sum(axis=0)
-        now = np.bincount(frequency_bands(fitted), weights=found)
-        by_chance = index_by_chance(len(expected) - 1, expected.sum(), now.sum())
-        return stability_index(expected, now), by_chance
+        bands, found = frequency_bands(fitted), self._counts[:, self._vocabulary.first_index :].sum(axis=0)
+        before, now = (np.bincount(bands, weights=one) for one in (expected_counts(fitted), found))
+        return stability_index(before, now), index_by_chance(len(before) - 1, before.sum(), now.sum())
 
     def _unseen(self) -> float:
         whole = self._owner.min_count == 1 and self._owner.max_size is None and len(self._members) == 1

@@ -46,25 +46,22 @@ def frequency_bands(counts: Counts) -> Counts:
     return bands
 
 
-def expected_counts(counts: Counts, *, min_count: int = 1) -> npt.NDArray[np.float64]:
-    """Give what each band is expected to hold when another sample of the fitted size is drawn.
+def expected_counts(counts: Counts) -> npt.NDArray[np.float64]:
+    """Give what each value is expected to count in another sample of the fitted size.
 
-    Values that were counted often were often lucky, so bands of frequent values lose in any other sample, and values
-    counted once are mostly replaced by others. Without one occurrence, a value counted c times is one counted c − 1
-    times; so as many occurrences as fell on values counted c times are expected on those counted c − 1 times (Good,
-    1953). That is done where at least ten values share a count (after Katz, 1987, who does it for small counts).
+    Values that were counted often were often lucky, and values counted once are mostly replaced by others in another
+    sample. Where N_c values were counted c times, these are expected to count (c + 1) · N_{c+1} together (Good, 1953).
+    As in Katz (1987) that is believed where the numbers are large, here at least ten; others keep their count.
 
     Parameters
     ----------
     counts
         int64 ``(V,)``, how often the fit saw each value.
-    min_count
-        Values seen less often had no row.
 
     Returns
     -------
     numpy.ndarray
-        float64 ``(bands,)``. What falls below ``min_count`` is in no band.
+        float64 ``(V,)``; summing to less than the counts by what is expected to be values that the fit lacks.
 
     References
     ----------
@@ -75,19 +72,16 @@ def expected_counts(counts: Counts, *, min_count: int = 1) -> npt.NDArray[np.flo
 
     Examples
     --------
-    >>> expected_counts(np.array([90, 90, *[2] * 20, *[1] * 30]))
-    array([180.,  40.])
+    >>> expected_counts(np.array([90, *[2] * 20, *[1] * 50])).tolist()[:22]
+    [90.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 0.8]
     """
-    bands = frequency_bands(counts)
-    if len(counts) <= BANDS:
-        return np.bincount(bands, weights=counts)
-    distinct, firsts, times = np.unique(counts, return_index=True, return_counts=True)
-    band = bands[firsts]
+    distinct, places, times = np.unique(counts, return_inverse=True, return_counts=True)
+    expected = distinct.astype(np.float64)
     crowded = times >= _CROWD
-    follows = np.diff(distinct, prepend=-1) == 1
-    lower = np.where(crowded & follows, np.concatenate([band[:1], band[:-1]]), band)
-    kept = ~crowded | (distinct > min_count)
-    return np.bincount(lower[kept], weights=(distinct * times)[kept], minlength=int(band.max()) + 1)
+    followed = np.flatnonzero((np.diff(distinct) == 1) & crowded[:-1] & crowded[1:])
+    expected[followed] = (distinct * times)[followed + 1] / times[followed]
+    expanded: npt.NDArray[np.float64] = expected[places]
+    return expanded
 
 
 def unseen_share(counts: Counts) -> float:

@@ -6,6 +6,7 @@ import base64
 import html
 import io
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,9 +71,13 @@ def picture(draw: Callable[[], Figure], alternative: str) -> str:
     """Make a picture that the file holds itself; nothing where matplotlib is not installed."""
     stream = io.BytesIO()
     try:
-        draw().savefig(stream, format="png")
+        figure = draw()
     except MissingDependencyError:
         return ""
+    with warnings.catch_warnings():
+        # A name in letters that the font lacks is boxes in the picture, and whole in the text of the page.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        figure.savefig(stream, format="png")
     data = base64.b64encode(stream.getvalue()).decode("ascii")
     return f'<p><img alt="{html.escape(alternative)}" src="data:image/png;base64,{data}"></p>\n'
 

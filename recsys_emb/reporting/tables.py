@@ -84,8 +84,8 @@ class TableRows:
         return int((~self.learned[self.values] | (self.occurrences[self.values] == 0)).sum())
 
     def idle(self, kind: str) -> int:
-        """How many of them are zero and, as far as is known, were never looked up in training."""
-        rows = self.reserved[kind]
+        """How many of them are zero and, as far as is known, were never looked up; 0 where none are reserved."""
+        rows = self.reserved.get(kind, slice(0))
         return int((~self.learned[rows] & (self.occurrences[rows] <= 0)).sum())
 
     def size(self, kind: str) -> int:
@@ -122,14 +122,18 @@ def table_rows(model: Model, encoder: FeatureEncoder, counts: RowCounts) -> tupl
         When a table has another number of rows than the encoder says.
     """
     embeds = (model,) if isinstance(model, FeatureEmbedding) else (model.vectors, model.biases)
+    tables = {
+        name: [embed.lookup(name) for embed in embeds if name in embed.names]
+        for name in model.schema.names
+        if any(name in embed.names for embed in embeds)
+    }
     sharing: dict[int, list[str]] = {}
-    for name in embeds[-1].names:
-        sharing.setdefault(id(embeds[-1].lookup(name)), []).append(name)
-    found = []
-    for names in sharing.values():
-        tables = [embed.lookup(names[0]) for embed in embeds if names[0] in embed.names]
-        found.append(_rows(model.schema, names, tables, _occurrences(names, tables[0], encoder, counts)))
-    return tuple(found)
+    for name, own in tables.items():
+        sharing.setdefault(id(own[0]), []).append(name)
+    return tuple(
+        _rows(model.schema, names, tables[names[0]], _occurrences(names, tables[names[0]][0], encoder, counts))
+        for names in sharing.values()
+    )
 
 
 def _rows(

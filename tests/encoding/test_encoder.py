@@ -497,13 +497,13 @@ def test_growing_under_another_schema_is_refused(encoder: FeatureEncoder) -> Non
     with pytest.raises(SchemaError) as caught:
         fitted.partial_fit(FRAME)
     assert str(caught.value) == (
-        "FeatureEncoder.partial_fit: expected the schema of the fit, got another one. Call fit instead."
+        "FeatureEncoder.partial_fit: expected the schema of the fit, got another one. Fit a new encoder."
     )
     assert fitted.transform(FRAME).names == ("user", "age", "recent", "item", "tags", "slot")
 
 
 def test_fitting_again_forgets(encoder: FeatureEncoder) -> None:
-    fitted = FeatureEncoder.from_state(encoder.to_state()).fit(FRAME.assign(user=[1, 2, 3]))
+    fitted = FeatureEncoder.from_state(encoder.to_state()).fit(FRAME.assign(user=[1, 2, 3]), renumber=True)
     assert fitted.vocabularies["user"].values.to_pylist() == [1, 2, 3]
 
 

@@ -263,3 +263,25 @@ def test_cuda_agrees_with_cpu_and_an_index_error_leaves_the_device_usable():
     with pytest.raises(IndexRangeError, match=r"feature 'item_id': expected indices in \[0, 12\), got 12"):
         on_device(torch.tensor([12], device="cuda"))
     assert_close(on_device(indices.cuda()).cpu(), expected)
+
+
+def test_max_norm_bounds_what_is_read_and_never_rewrites_the_weight() -> None:
+    embedding = CategoryEmbedding(3, 2, max_norm=1.0)
+    with torch.no_grad():
+        embedding.weight.copy_(torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]]))
+    before = embedding.weight.detach().clone()
+    read = embedding(torch.tensor([0, 1, 2]))
+    torch.testing.assert_close(read, torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]))
+    torch.testing.assert_close(embedding.table(), read)
+    read.sum().backward()
+    assert embedding.weight.grad is not None
+    assert embedding.weight.grad.isfinite().all()
+    assert torch.equal(embedding.weight, before)
+
+
+def test_a_max_norm_of_zero_is_refused() -> None:
+    with pytest.raises(DataError) as caught:
+        CategoryEmbedding(3, 2, max_norm=0.0)
+    assert str(caught.value) == (
+        "CategoryEmbedding('category'): expected max_norm above 0 or None, got 0.0. None bounds nothing."
+    )
