@@ -10,7 +10,7 @@ of tags, most with missing values.
   the same values with the same counts in the same order. pandas, scikit-learn, category_encoders and PyTorch Frame
   learn the distinct values without counts (in their favour); PyTorch Frame cannot do so without encoding.
 - **transform**: file → int64 tensors. All must give the same codes, up to renaming.
-- **decode alone** reads the same columns and does nothing: no one can be faster.
+- **decode alone** reads the same columns and does nothing with them: what everybody pays.
 - **batch**: a batch that is in memory → codes, by a vocabulary that was made before.
 
 One thread. The slowest peers get a smaller log of the same kind, and their time is scaled up: in their favour too,

@@ -6,7 +6,6 @@ prepares once is left out, as it is for this library.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ import pandas as pd
 import scipy.sparse as sp
 import torch
 from harness import Timed
+from timing import seconds
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -47,12 +47,6 @@ class Settings(NamedTuple):
     width: int
     learning_rate: float = 0.01
     l2: float = 0.02
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def per_epoch(fit: Callable[[int], Any]) -> Timed:

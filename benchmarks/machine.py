@@ -27,11 +27,11 @@ def describe() -> dict[str, Any]:
 
 
 def in_words(machine: dict[str, Any]) -> str:
-    """Say it in one line."""
+    """Say it in one line, with the clock that was read."""
     libraries = ", ".join(f"{name} {number}" for name, number in machine["libraries"].items())
     return (
-        f"{machine['date']} UTC, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, 1 thread "
-        f"unless said, load {machine['load']} before; Python {machine['python']}, {libraries}"
+        f"{machine['date']} UTC, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load "
+        f"{machine['load']} before; {machine['clock']}, 1 thread unless said; Python {machine['python']}, {libraries}"
     )
 
 

@@ -23,11 +23,24 @@ Work: TypeAlias = Callable[[], Any]
 Name = TypeVar("Name", bound=Hashable)
 
 
+class Clock:
+    """Elapsed seconds, or, on a machine that others use too, those that this process had a core."""
+
+    read: Callable[[], float] = staticmethod(time.perf_counter)
+
+
 class Timed(NamedTuple):
     """What a work returns that keeps its own time, because only a part of it is meant."""
 
     seconds: float
     answer: Any = None
+
+
+def seconds(work: Work) -> float:
+    """Time one call."""
+    start = Clock.read()
+    work()
+    return Clock.read() - start
 
 
 def answer_of(returned: Any) -> Any:
@@ -55,19 +68,19 @@ def rounds(works: Mapping[Name, Work]) -> dict[Name, list[float]]:
 def _once(work: Work, count: int) -> float:
     """Seconds per call, over ``count`` calls in a row."""
     gc.collect()
-    own, start = 0.0, time.perf_counter()
+    own, start = 0.0, Clock.read()
     for _ in range(count):
         returned = work()
         own += returned.seconds if isinstance(returned, Timed) else 0.0
-    elapsed = time.perf_counter() - start
+    elapsed = Clock.read() - start
     return (own or elapsed) / count
 
 
 def _count(work: Work) -> int:
     """How many calls make a measurement that the clock can resolve."""
     count = 1
-    while (seconds := _once(work, count) * count) < SHORTEST:
-        count = max(2 * count, round(1.2 * count * SHORTEST / max(seconds, 1e-9)))
+    while (taken := _once(work, count) * count) < SHORTEST:
+        count = max(2 * count, round(1.2 * count * SHORTEST / max(taken, 1e-9)))
     return count
 
 

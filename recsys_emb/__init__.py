@@ -13,6 +13,7 @@ from recsys_emb.evaluation.splitting import split_last, split_random, split_time
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
 from recsys_emb.lookup.hashed import HashedEmbedding
+from recsys_emb.lookup.new_rows import DrawnRows, InheritedRows, MeanRows, PretrainedRows, ZeroRows
 from recsys_emb.lookup.one_hot import OneHotProjection, one_hot
 from recsys_emb.lookup.position import LearnedPosition, SinusoidalPosition
 from recsys_emb.lookup.pretrained import PretrainedVectors
@@ -45,24 +46,28 @@ __all__ = [
     "BatchLoader",
     "Categorical",
     "CategoryEmbedding",
+    "DrawnRows",
     "EarlyStopping",
     "FeatureEmbedding",
     "FeatureEncoder",
     "Hashed",
     "HashedEmbedding",
     "History",
+    "InheritedRows",
     "Jagged",
     "LazyAdam",
     "LearnedPosition",
     "Logistic",
     "Lookup",
     "MatrixFactorization",
+    "MeanRows",
     "Minibatch",
     "MultiCategorical",
     "Numeric",
     "OneHot",
     "OneHotProjection",
     "Position",
+    "PretrainedRows",
     "PretrainedVectors",
     "QuotientRemainder",
     "QuotientRemainderEmbedding",
@@ -77,6 +82,7 @@ __all__ = [
     "UnknownBuckets",
     "UnknownRow",
     "Vocabulary",
+    "ZeroRows",
     "__version__",
     "one_hot",
     "split_last",

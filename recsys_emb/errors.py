@@ -28,6 +28,7 @@ from collections.abc import Iterable, Sequence
 import sklearn.exceptions
 
 LISTED = 5
+LONGEST = 120  # characters of one listed value
 
 
 class RecsysEmbError(Exception):
@@ -95,8 +96,12 @@ def listed(values: Iterable[object]) -> str:
     '0, 1, 2, 3, 4 and 3 more'
     """
     shown = list(values)
-    text = ", ".join(repr(value) for value in shown[:LISTED])
+    text = ", ".join(_short(repr(value)) for value in shown[:LISTED])
     return f"{text} and {len(shown) - LISTED} more" if len(shown) > LISTED else text
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 4 :]}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 from recsys_emb.artifact.contents import load_artifact, save_artifact
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import NotFittedError
+from recsys_emb.lookup.new_rows import ByFeature, DrawnRows
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.exporting import embeddings, explain, predict
@@ -17,6 +18,7 @@ from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.judging import evaluate
 from recsys_emb.serving.keeping import pack, unpack
 from recsys_emb.serving.learning import Plan
+from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import pair_of
 from recsys_emb.serving.recommending import recommend, similar
 from recsys_emb.serving.scoring import check_finite
@@ -117,6 +119,11 @@ class Recommender:
         """How the last fit went, epoch by epoch."""
         return self._known().history
 
+    @property
+    def lineage(self) -> tuple[Step, ...]:
+        """Where the model comes from: its fit, then every `partial_fit`, each with the fingerprint that it led to."""
+        return self._known().lineage
+
     # --- learning ----------------------------------------------------------------------------------------------
 
     def fit(self, train: Any, *, validation: Any = None) -> Recommender:
@@ -140,15 +147,26 @@ class Recommender:
         self._fitted = self._plan.fit(self.schema, train, validation)
         return self
 
-    def partial_fit(self, more: Any) -> Recommender:
+    def partial_fit(self, more: Any, *, new_rows: ByFeature = DrawnRows()) -> Recommender:
         """Learn from more rows: new users and items are appended, and training goes on, on these rows alone.
 
-        Indices keep their meaning, and the features that ``more`` states of known users and items win. Until it
-        succeeds, the recommender stays as it is. The first call is `fit`.
+        Indices keep their meaning, and the features that ``more`` states of known users and items win. What has
+        learned before moves in proportion to how much of what is known of it is new, so that the earlier rows are
+        not forgotten; negatives are drawn knowing all rows so far. Unless `epochs` or `early_stopping` were given,
+        training takes as many epochs as early stopping would at least. Until it succeeds, the recommender stays as
+        it is. The first call is `fit`.
+
+        Parameters
+        ----------
+        more
+            Interactions, as in `fit`.
+        new_rows
+            How the rows of new values begin, for all features or by feature name: `DrawnRows` (as at birth),
+            `ZeroRows`, `MeanRows`, `InheritedRows` (what the unknown row knew) or `PretrainedRows`.
         """
         if self._fitted is None:
             return self.fit(more)
-        self._fitted = self._plan.extend(self._fitted, more)
+        self._fitted = self._plan.extend(self._fitted, more, new_rows)
         return self
 
     # --- answering ---------------------------------------------------------------------------------------------

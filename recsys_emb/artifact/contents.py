@@ -17,6 +17,7 @@ Nothing in it is executed when it is read: no pickle, no eval, no path that lead
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,6 +111,9 @@ def _write(folder: Path, artifact: Artifact) -> None:
         "statistics": state.statistics,
         "vocabularies": files,
         "embedding_dim": artifact.model.vectors.embedding_dim,
+        # How rows that grow later are drawn.
+        "init_std": float(artifact.model.vectors.init_std),
+        "seed": int(artifact.model.vectors.seed),
         "fingerprint": fingerprint,
     }
     (folder / SCHEMA).write_text(state.schema.to_json(), encoding="utf-8")
@@ -172,12 +176,9 @@ def _vocabulary_table(folder: Path, file: str) -> pa.Table:
 
 
 def _read_model(folder: Path, encoder: FeatureEncoder, settings: Mapping[str, Any]) -> MatrixFactorization:
-    width = settings.get("embedding_dim", encoder.schema.embedding_dim)
-    if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width < 2**31:
-        raise ArtifactError(f"{SETTINGS}: expected embedding_dim of at least 1, got {width!r}. {_REMEDY}")
     # Without memory of its own: no weights are drawn only to be replaced.
     with torch.device("meta"):
-        model = MatrixFactorization(encoder, embedding_dim=width)
+        model = MatrixFactorization(encoder, **_read_birth(encoder.schema, settings))
     weights = _read_weights(folder / WEIGHTS, encoder.fingerprint)
     _check_weights(_needed(model, weights), weights)
     try:
@@ -186,6 +187,19 @@ def _read_model(folder: Path, encoder: FeatureEncoder, settings: Mapping[str, An
         got = str(error).splitlines()[-1].strip()
         raise ArtifactError(f"{WEIGHTS}: {got} {_REMEDY}") from error
     return model
+
+
+def _read_birth(schema: Schema, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the width of the tables, and how their rows are drawn."""
+    birth = {"embedding_dim": schema.embedding_dim, "init_std": 0.01, "seed": 0}
+    width, std, seed = (settings.get(name, default) for name, default in birth.items())
+    if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width < 2**31:
+        raise ArtifactError(f"{SETTINGS}: expected embedding_dim of at least 1, got {width!r}. {_REMEDY}")
+    if not isinstance(std, (int, float)) or isinstance(std, bool) or not 0 <= std < math.inf:
+        raise ArtifactError(f"{SETTINGS}: expected init_std of at least 0, got {std!r}. {_REMEDY}")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise ArtifactError(f"{SETTINGS}: expected seed to be an integer, got {seed!r}. {_REMEDY}")
+    return {"embedding_dim": width, "init_std": std, "seed": seed}
 
 
 def _needed(model: MatrixFactorization, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

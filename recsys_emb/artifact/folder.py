@@ -7,19 +7,15 @@ not prove who wrote the folder. What keeps loading safe is that nothing in it is
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import hashlib
 import json
 import os
-import secrets
-import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from recsys_emb._version import __version__
+from recsys_emb.artifact.swapping import folder_beside, install
 from recsys_emb.errors import ArtifactError, listed
 
 MANIFEST = "manifest.json"
@@ -27,13 +23,11 @@ FORMAT = "recsys_emb"
 FORMAT_VERSION = 1
 _ATTEMPTS = 5
 _REMEDY = "Give a folder that save() wrote."
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
 
 T = TypeVar("T")
 
 
-def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
+def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None], *, kind: str = "model") -> None:
     """Write a folder in one step.
 
     Parameters
@@ -43,6 +37,8 @@ def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None]) ->
         be there; parents are made.
     write
         Receives an empty folder and writes the files into it.
+    kind
+        What it holds; a folder of another kind is not replaced.
 
     Raises
     ------
@@ -52,26 +48,21 @@ def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None]) ->
     Notes
     -----
     Linux and macOS swap two folders in one step where the file system can; elsewhere an earlier artifact is moved
-    aside just before the new one takes its name, and a reader may find neither for that instant.
+    aside just before the new one takes its name, and a reader may find neither for that instant. Everything is on
+    the disk before the name is. What a killed writer leaves beside the target is removed by the next one.
     """
     target = Path(path).resolve()
-    _refuse_foreign(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    beside.mkdir()
-    try:
+    _refuse_foreign(target, kind)
+    with folder_beside(target) as beside:
         write(beside)
         files = {name: _describe(beside / name) for name in sorted(_file_names(beside))}
-        manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "library_version": __version__, "files": files}
+        versions = {"format_version": FORMAT_VERSION, "library_version": __version__}
+        manifest = {"format": FORMAT, "kind": kind, **versions, "files": files}
         (beside / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
-        _flush(beside)
-        _install(beside, target)
-    finally:
-        # Either half-written, or what stood at the target before the swap.
-        shutil.rmtree(beside, ignore_errors=True)
+        install(beside, target)
 
 
-def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T]) -> T:
+def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T], *, kind: str = "model") -> T:
     """Read a folder that `write_folder` wrote.
 
     Parameters
@@ -81,6 +72,8 @@ def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T]) -> T:
     read
         Receives the folder once it is known to be whole. It is called again when a writer swapped the folder
         meanwhile.
+    kind
+        What it must hold.
 
     Raises
     ------
@@ -92,7 +85,7 @@ def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T]) -> T:
     for _ in range(_ATTEMPTS):
         identity = _identity(folder)
         try:
-            check_folder(folder)
+            check_folder(folder, kind=kind)
             result = read(folder)
         except (ArtifactError, OSError):
             if _identity(folder) == identity:
@@ -105,9 +98,9 @@ def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T]) -> T:
     )
 
 
-def check_folder(folder: Path) -> None:
-    """Raise `ArtifactError` unless the folder holds exactly the files of its manifest, unaltered."""
-    files = _read_manifest(folder)
+def check_folder(folder: Path, *, kind: str = "model") -> None:
+    """Raise `ArtifactError` unless the folder is of a kind and holds exactly the files of its manifest, unaltered."""
+    files = _read_manifest(folder, kind)
     found = set(_file_names(folder)) - {MANIFEST}
     if found != set(files):
         missing, extra = sorted(set(files) - found), sorted(found - set(files))
@@ -131,7 +124,7 @@ def read_json(path: Path) -> dict[str, object]:
     return content
 
 
-def _read_manifest(folder: Path) -> Mapping[str, object]:
+def _read_manifest(folder: Path, kind: str) -> Mapping[str, object]:
     manifest = folder / MANIFEST
     if not manifest.is_file() or manifest.is_symlink():
         got = "a folder without it" if folder.is_dir() else "a file" if folder.exists() else "nothing there"
@@ -147,6 +140,9 @@ def _read_manifest(folder: Path) -> Mapping[str, object]:
             f"{folder.name}: expected format version {FORMAT_VERSION} or older, got {got}. "
             f"This is {__version__}; upgrade it."
         )
+    found = content.get("kind", "model")
+    if found != kind:
+        raise ArtifactError(f"{folder.name}: expected a saved {kind}, got a {found}. Give the folder of a {kind}.")
     if not isinstance(files, dict) or not all(_is_inside(name) for name in files):
         got = listed(files) if isinstance(files, dict) else repr(files)
         raise ArtifactError(
@@ -181,12 +177,12 @@ def _describe(path: Path) -> dict[str, object]:
     return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
 
 
-def _refuse_foreign(target: Path) -> None:
+def _refuse_foreign(target: Path, kind: str) -> None:
     """Raise unless nothing would be lost by replacing what stands at the target."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     try:
-        strange = set(_file_names(target)) - {MANIFEST, *_read_manifest(target)}
+        strange = set(_file_names(target)) - {MANIFEST, *_read_manifest(target, kind)}
     except ArtifactError as error:
         got = "something else"
         raise ArtifactError(
@@ -205,56 +201,3 @@ def _identity(folder: Path) -> tuple[int, int, int] | None:
     except FileNotFoundError:
         return None
     return state.st_dev, state.st_ino, state.st_mtime_ns
-
-
-def _flush(folder: Path) -> None:
-    """Bring the files and folders to the disk before their name does."""
-    for path in (*folder.rglob("*"), folder):
-        _flush_one(path)
-
-
-def _flush_one(path: Path) -> None:
-    if path.is_dir() and os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _install(beside: Path, target: Path) -> None:
-    """Give the new folder the target's name; afterwards an earlier one, if any, stands beside."""
-    try:
-        beside.rename(target)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        if not _exchange(beside, target):
-            _move_aside(beside, target)
-    _flush_one(target.parent)
-
-
-def _move_aside(beside: Path, target: Path) -> None:
-    """Swap in two steps; put the earlier folder back when the second one fails."""
-    aside = beside.with_name(f"{beside.name}.old")
-    target.rename(aside)
-    try:
-        beside.rename(target)
-    except OSError:
-        aside.rename(target)
-        raise
-    aside.rename(beside)
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Swap the names of two folders in one step; False where the system cannot."""
-    if sys.platform == "win32":
-        return False
-    library = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(first), os.fsencode(second)
-    if hasattr(library, "renameat2"):
-        return bool(library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
-    if hasattr(library, "renamex_np"):
-        return bool(library.renamex_np(names[0], names[1], _RENAME_EXCHANGE) == 0)
-    return False

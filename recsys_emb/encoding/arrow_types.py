@@ -18,6 +18,11 @@ def is_list(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether it holds a text per row."""
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Whether it holds a number per row; truth values are none."""
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
@@ -32,5 +37,4 @@ def type_name(kind: pa.DataType) -> str:
     if is_list(kind):
         return f"list of {type_name(kind.value_type)}"
     plain = kind.value_type if types.is_dictionary(kind) else kind
-    is_text = types.is_string(plain) or types.is_large_string(plain) or types.is_string_view(plain)
-    return "text" if is_text else str(plain)
+    return "text" if is_text(plain) else str(plain)

@@ -202,8 +202,9 @@ class Batch:
         return Batch(picked, label, None if self.weight is None else self.weight[rows], self.limits)
 
     def replacing(self, columns: Mapping[str, Column]) -> Batch:
-        """Copy with some columns replaced or added."""
-        return replace(self, columns={**self.columns, **columns})
+        """Copy with some columns replaced or added; nobody has checked these, so they lose their limit."""
+        limits = {name: limit for name, limit in self.limits.items() if name not in columns}
+        return replace(self, columns={**self.columns, **columns}, limits=limits)
 
     def keeping(self, names: Sequence[str]) -> Batch:
         """Copy with only the features called ``names``, in that order, and the label and weight."""

@@ -88,7 +88,8 @@ class MultiCategoricalCodec:
         weights = read_lists(rows.column(name), where)
         expected = f"a weight per value of {self.feature.name!r}"
         refuse_rows(weights.lengths != lists.lengths, where, expected, "another number", rows.start)
-        numbers = read_numbers(weights.values, where)
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
+            numbers = read_numbers(weights.values, where).astype(np.float32)
         wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
         bad = np.zeros(len(rows), bool)
         bad[np.searchsorted(weights.offsets, wrong, side="right") - 1] = True

@@ -117,8 +117,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         learning = Learning(self.schema, previous)
         opened = open_source(source, folder_types(self.schema))
         with crew(opened.num_rows) as hands:
-            for rows in hands.ahead(opened.rows(learning.columns)):
-                learning.observe(rows, each=hands.map)
+            learning.learn(opened, hands)
         if not learning.num_rows and previous is None:
             raise EmptySourceError("FeatureEncoder.fit: expected at least one row, got none. Check the source.")
         state = learning.state()
@@ -166,8 +165,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         """Decode a batch into raw values, and the label and weight if it has them.
 
         Keys come back exactly and in their own type; reserved indices become missing values, in a nullable dtype
-        where integers would turn into floats. Lists come back as lists. Numbers come back to the seven digits that
-        float32 carries.
+        where integers would turn into floats. Lists come back as lists. Numbers come back as exactly as
+        float32 carries their standardised values: to about seven digits of their spread around the mean.
 
         Raises
         ------

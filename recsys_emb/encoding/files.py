@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
+import operator
+import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from recsys_emb.encoding.arrow_types import is_list, is_text
 from recsys_emb.encoding.parts import BATCH_ROWS, Part
 from recsys_emb.errors import DataError
 
@@ -42,14 +46,7 @@ def file_parts(location: str, types: Mapping[str, pa.DataType]) -> list[Part]:
         When there is no such file, or one is not Parquet.
     """
     filesystem, path = _resolve(location)
-    info = filesystem.get_file_info(path)
-    if info.type == fs.FileType.File:
-        folder, found = posixpath.dirname(path), [path]
-    elif info.type == fs.FileType.Directory:
-        folder, found = path, [one for one in _walk(filesystem, path) if _is_data(one, path)]
-    else:
-        folder = _folder_above_pattern(path)
-        found = [one for one in _walk(filesystem, folder) if _matches(one.split("/"), path.split("/"))]
+    folder, found = _find(filesystem, path)
     if not found:
         raise DataError(f"{location}: expected Parquet files, got none. Check the path.")
     files = [_File(posixpath.relpath(one, folder or "/"), one, filesystem, types) for one in sorted(found)]
@@ -70,17 +67,19 @@ class _File:
         with self._named(), self._open() as file:
             own, num_rows = file.schema_arrow.names, file.metadata.num_rows
         columns = (*own, *(key for key in self._folder_columns() if key not in own))
-        return Part(self.name, columns, self.read, num_rows, is_file=True)
+        return Part(self.name, columns, self.read, num_rows, is_file=True, by_column=True)
 
     def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Stream the columns called ``names``."""
         with self._named():
             with self._open() as file:
                 own = [name for name in names if name in file.schema_arrow.names]
-                small = _small_text_columns(file, own)
-            with self._open(read_dictionary=small) as file:
-                for record in file.iter_batches(batch_size=BATCH_ROWS, columns=own):
-                    yield self._complete(record, names)
+                footer, runs = file.metadata, _runs(file, own)
+            for small, together in runs:
+                with self._open(read_dictionary=small, metadata=footer) as file:
+                    for groups in together:
+                        for record in file.iter_batches(BATCH_ROWS, groups, own, use_threads=len(own) > 1):
+                            yield self._complete(record, names)
 
     def _open(self, **options: Any) -> pq.ParquetFile:
         return pq.ParquetFile(self.path, filesystem=self.filesystem, **options)
@@ -117,17 +116,35 @@ class _File:
         return pa.repeat(value, num_rows)
 
 
-def _small_text_columns(file: pq.ParquetFile, names: Sequence[str]) -> list[str]:
-    """Text columns that are stored as small dictionaries: reading only their codes is several times faster."""
-    if not file.metadata.num_row_groups:
-        return []
-    texts = {name for name in names if pa.types.is_string(file.schema_arrow.field(name).type)}
-    group = file.metadata.row_group(0)
+# --- row groups --------------------------------------------------------------------------------------------------
+
+
+def _runs(file: pq.ParquetFile, names: Sequence[str]) -> list[tuple[list[str], list[list[int]]]]:
+    """Columns to read as dictionaries, and the row groups to read so, together or one by one.
+
+    Text that is stored as a small dictionary is several times faster to read as one. Arrow cannot join the
+    dictionaries of lists from several row groups, so groups that have such are read one by one.
+    """
+    kinds = {name: file.schema_arrow.field(name).type for name in names}
+    lists = [name for name, kind in kinds.items() if is_list(kind)]
+    texts = [name for name, kind in kinds.items() if is_text(kind.value_type if name in lists else kind)]
+    apart = [name for name in lists if name in texts or pa.types.is_dictionary(kinds[name].value_type)]
+    groups = [(_small_texts(file.metadata.row_group(one), texts), [one]) for one in range(file.num_row_groups)]
+    runs = []
+    for small, run in itertools.groupby(groups, key=operator.itemgetter(0)):
+        numbers = [number for _, number in run]
+        runs.append((small, numbers if apart else [list(itertools.chain(*numbers))]))
+    return runs
+
+
+def _small_texts(group: pq.RowGroupMetaData, names: Sequence[str]) -> list[str]:
+    """Paths of those text columns in a row group that are stored as small dictionaries."""
+    prefixes = tuple(f"{name}." for name in names)
     chunks = [group.column(place) for place in range(group.num_columns)]
     return [
         chunk.path_in_schema
         for chunk in chunks
-        if chunk.path_in_schema in texts
+        if (chunk.path_in_schema in names or chunk.path_in_schema.startswith(prefixes))
         and chunk.has_dictionary_page
         and chunk.total_uncompressed_size < _DICTIONARY_BYTES * chunk.num_values
     ]
@@ -138,14 +155,47 @@ def _small_text_columns(file: pq.ParquetFile, names: Sequence[str]) -> list[str]
 
 def _resolve(location: str) -> tuple[fs.FileSystem, str]:
     if "://" in location:
-        filesystem, path = fs.FileSystem.from_uri(location)
+        try:
+            filesystem, path = fs.FileSystem.from_uri(location)
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise DataError(
+                f"{location}: expected a URI that can be opened, got an error: {reason}. Check it."
+            ) from error
         return filesystem, path
     return fs.LocalFileSystem(), Path(location).expanduser().absolute().as_posix()
 
 
+def _find(filesystem: fs.FileSystem, path: str) -> tuple[str, list[str]]:
+    """Give the files that a path means, and the folder that messages name them from."""
+    info = filesystem.get_file_info(path)
+    if info.type == fs.FileType.File:
+        return posixpath.dirname(path), [path]
+    if info.type == fs.FileType.Directory:
+        return path, [one for one in _walk(filesystem, path) if _is_data(one, path)]
+    folder = _folder_above_pattern(path)
+    walked = [] if folder is None else _walk(filesystem, folder)
+    return folder or "/", [one for one in walked if _matches(one.split("/"), path.split("/"))]
+
+
 def _walk(filesystem: fs.FileSystem, folder: str) -> list[str]:
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return list(_walk_local(folder, set()))
     selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
     return [info.path for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File]
+
+
+def _walk_local(folder: str, above: set[str]) -> Iterator[str]:
+    """Follow links, but never back into a folder that is being walked."""
+    real = os.path.realpath(folder)
+    if real in above or not Path(folder).is_dir():
+        return
+    for entry in os.scandir(folder):
+        path = posixpath.join(folder, entry.name)
+        if entry.is_dir():
+            yield from _walk_local(path, above | {real})
+        else:
+            yield path
 
 
 def _is_data(path: str, folder: str) -> bool:
@@ -155,10 +205,11 @@ def _is_data(path: str, folder: str) -> bool:
     return path.lower().endswith(_ENDINGS) and not is_marker
 
 
-def _folder_above_pattern(path: str) -> str:
+def _folder_above_pattern(path: str) -> str | None:
+    """Give the folder below which a glob can match, or None when the path is no glob."""
     names = path.split("/")
-    plain = next((place for place, name in enumerate(names) if any(sign in name for sign in "*?[")), len(names) - 1)
-    return "/".join(names[:plain]) or "/"
+    plain = next((place for place, name in enumerate(names) if any(sign in name for sign in "*?[")), None)
+    return None if plain is None else "/".join(names[:plain]) or "/"
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -42,7 +42,7 @@ def _not_tabular(source: Any) -> DataError:
 
 def _pandas_part(frame: pd.DataFrame) -> Part:
     names = tuple(name for name in frame.columns if isinstance(name, str))
-    return Part("frame", names, partial(_read_pandas, frame), len(frame))
+    return Part("frame", names, partial(_read_pandas, frame), len(frame), by_column=True)
 
 
 def _read_pandas(frame: pd.DataFrame, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ def _column_to_arrow(values: Any, where: str) -> pa.Array | pa.ChunkedArray:
 
 
 def _table_part(table: pa.Table) -> Part:
-    return Part("table", tuple(table.column_names), partial(_read_table, table), table.num_rows)
+    return Part("table", tuple(table.column_names), partial(_read_table, table), table.num_rows, by_column=True)
 
 
 def _read_table(table: pa.Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -94,7 +94,7 @@ def _read_dataset(dataset: ds.Dataset, names: Sequence[str]) -> Iterator[pa.Reco
 
 def _polars_part(frame: Any) -> Part:
     # Not through __arrow_c_stream__: to_arrow() needs no copy either, and gives ordinary strings, not string views.
-    return Part("frame", tuple(frame.columns), partial(_read_polars, frame), frame.height)
+    return Part("frame", tuple(frame.columns), partial(_read_polars, frame), frame.height, by_column=True)
 
 
 def _read_polars(frame: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

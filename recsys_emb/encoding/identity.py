@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_emb.encoding import kinds
-from recsys_emb.encoding.kinds import EXACT_FLOAT, Part
+from recsys_emb.encoding.kinds import Part
 from recsys_emb.encoding.storage import integer_column
 from recsys_emb.errors import KeyTypeError, listed
 
 _Splitter: TypeAlias = Callable[[pa.Array, str], list[Part]]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
+# By width: what messages call it, and from which power of two on it no longer tells neighbouring integers apart.
+_EXACT_BELOW = {16: ("float16", 11), 32: ("float32", 24), 64: ("float", 53)}
 
 
 def split(array: pa.Array, where: str) -> list[Part]:
@@ -29,8 +31,8 @@ def split(array: pa.Array, where: str) -> list[Part]:
     Raises
     ------
     KeyTypeError
-        For a type that is no key (lists, structs, ...), and for floats of 2^53 or more, which no longer tell
-        neighbouring integers apart.
+        For a type that is no key (lists, structs, ...), and for floats of 2^53 (float32: 2^24) or more, which no
+        longer tell neighbouring integers apart.
 
     Examples
     --------
@@ -103,10 +105,11 @@ def _floats(array: pa.Array, where: str) -> list[Part]:
     numbers: Any = integer_column(wide).keys
     present = _present(wide) & ~np.isnan(numbers)
     numbers = np.where(present, numbers, 0.0)
-    large = ~(np.abs(numbers) < EXACT_FLOAT)
+    name, bits = _EXACT_BELOW[array.type.bit_width]
+    large = ~(np.abs(numbers) < 2.0**bits)
     if large.any():
         raise KeyTypeError(
-            f"{where}: expected float keys below 2**53 in magnitude, got {listed(numbers[large].tolist())}. "
+            f"{where}: expected {name} keys below 2**{bits} in magnitude, got {listed(numbers[large].tolist())}. "
             "Store them as integers or text."
         )
     whole = present & (np.floor(numbers) == numbers)

@@ -100,11 +100,14 @@ class KeyCounts:
         """
         if not self._counters:
             return pa.nulls(0), np.empty(0, np.int64)
-        counts = np.concatenate([counter.counts for counter in self._counters.values()])
         parts: list[Part] = []
+        numbers: list[Indices] = []
         for kind, counter in self._counters.items():
-            own = Part(kind, kind.storage.array(counter.column))
+            column, own_counts = counter.totals()
+            own = Part(kind, kind.storage.array(column))
             parts = join(parts, [own]) if parts else [own]
+            numbers.append(own_counts)
+        counts = np.concatenate(numbers)
         order = np.argsort(-counts)[: np.count_nonzero(counts >= min_count)]
         counts = counts[order]
         bounds = np.concatenate([[0], np.flatnonzero(np.diff(counts)) + 1, [len(counts)]])

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
+from recsys_emb.encoding.crew import Crew
 from recsys_emb.encoding.parts import Rows
+from recsys_emb.encoding.sources import Source
 from recsys_emb.encoding.statistics import ExactMoments, NumericStatistics
 from recsys_emb.encoding.values import is_whole, read_finite, read_key_lists, read_keys, read_positions
 from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
 from recsys_emb.errors import KeyTypeError, SchemaError, listed
 from recsys_emb.schema import Keyed, MultiCategorical, Numeric, Position, Schema
-
-Map: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-"""How to apply a function to each item: `map`, or one that uses threads."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,15 @@ class Learning:
         """Columns to read."""
         return [name for learner in self.learners for name in learner.columns]
 
-    def observe(self, rows: Rows, *, each: Map = map) -> None:
-        """Learn from rows; ``each`` maps over the learners, which do not depend on each other."""
-        self.num_rows += len(rows)
-        for _ in each(lambda learner: learner.observe(rows), self.learners):
-            pass
+    def learn(self, source: Source, hands: Crew) -> None:
+        """Learn from all rows of a source, once through: column by column, or else batch by batch."""
+        if source.by_column:
+            source.check(self.columns)
+            self.num_rows += max(hands.map(lambda one: _stream(one, source.rows(one.columns)), self.learners))
+        else:
+            for rows in hands.ahead(source.rows(self.columns)):
+                self.num_rows += len(rows)
+                hands.map(lambda one, rows=rows: one.observe(rows), self.learners)
 
     def state(self) -> EncoderState:
         """Sum up what is known by now."""
@@ -106,6 +109,15 @@ class Learning:
             {learner.name: learner.statistics() for learner in self._numbers},
             {learner.name: tuple(sorted(learner.seen)) for learner in self._positions},
         )
+
+
+def _stream(learner: Learner, stream: Iterable[Rows]) -> int:
+    """Learn from a stream of rows, and count them."""
+    num_rows = 0
+    for rows in stream:
+        learner.observe(rows)
+        num_rows += len(rows)
+    return num_rows
 
 
 class Learner(Protocol):

@@ -70,6 +70,8 @@ class Part:
         Whether messages about a column need the name of the part.
     repeatable
         Whether it can be read more than once.
+    by_column
+        Whether reading its columns one after another costs no more than reading them together.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Part:
     num_rows: int | None = None
     is_file: bool = False
     repeatable: bool = True
+    by_column: bool = False
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse a missing or a repeated column.

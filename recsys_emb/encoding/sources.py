@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from recsys_emb.encoding.files import file_parts
 from recsys_emb.encoding.frames import memory_part
-from recsys_emb.encoding.parts import Part, Rows
+from recsys_emb.encoding.parts import BATCH_ROWS, Part, Rows
 from recsys_emb.errors import DataError
 
 
@@ -44,6 +44,13 @@ class Source:
         """Whether the rows can be read more than once."""
         return all(part.repeatable for part in self.parts)
 
+    @property
+    def by_column(self) -> bool:
+        """Whether to read columns one after another, each in the cache by itself: if that costs no more."""
+        rows = self.num_rows
+        # Small files would be opened again and again.
+        return rows is not None and rows >= BATCH_ROWS * len(self.parts) and all(part.by_column for part in self.parts)
+
     def has(self, name: str) -> bool:
         """Whether any part has a column called ``name``; reading it then asks it of all parts."""
         return any(name in part.columns for part in self.parts)
@@ -53,6 +60,17 @@ class Source:
         known = self.num_rows
         return sum(len(rows) for rows in self.rows([name])) if known is None else known
 
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse columns that a part lacks or has twice.
+
+        Raises
+        ------
+        ColumnError
+            Naming the first of them.
+        """
+        for part in self.parts:
+            part.check(names)
+
     def rows(self, names: Sequence[str], *, start: int = 0) -> Iterator[Rows]:
         """Stream the columns called ``names`` from row ``start`` on; all parts are checked before any is read.
 
@@ -61,8 +79,7 @@ class Source:
         ColumnError
             When a part lacks one of the columns or has it twice.
         """
-        for part in self.parts:
-            part.check(names)
+        self.check(names)
         for part in self.parts:
             if part.num_rows is not None and part.num_rows <= start:
                 start -= part.num_rows
@@ -114,5 +131,7 @@ def open_source(source: Any, types: Mapping[str, pa.DataType] | None = None) -> 
             raise DataError("source: expected at least one file or table, got an empty list. Check how it is made.")
         return Source(tuple(part for one in source for part in open_source(one, types).parts))
     if isinstance(source, (str, os.PathLike)):
+        if not os.fspath(source):
+            raise DataError("source: expected a path, got an empty text. Write '.' for the current folder.")
         return Source(tuple(file_parts(os.fspath(source), types or {})))
     return Source((memory_part(source),))

@@ -11,10 +11,12 @@ import pyarrow as pa
 from recsys_emb import kernels
 
 if TYPE_CHECKING:
+    from recsys_emb.kernels.bytes_counter import BytesCounter
     from recsys_emb.kernels.bytes_search import BytesColumn
-    from recsys_emb.kernels.bytes_table import BytesCounter, BytesIndex
+    from recsys_emb.kernels.bytes_table import BytesIndex
     from recsys_emb.kernels.direct_table import DirectIndex
-    from recsys_emb.kernels.integer_table import IntegerColumn, IntegerCounter, IntegerIndex
+    from recsys_emb.kernels.integer_counter import IntegerCounter
+    from recsys_emb.kernels.integer_table import IntegerColumn, IntegerIndex
 
 _LARGE = (pa.large_binary(), pa.large_string())
 
@@ -31,12 +33,12 @@ class IntegerStorage:
         return integer_column(array)
 
     def array(self, column: IntegerColumn) -> pa.Array:
-        """Copy keys without nulls into an array."""
-        return pa.array(column.keys.copy())
+        """Lay keys without nulls out as an array."""
+        return pa.array(column.keys)
 
     def counter(self) -> IntegerCounter:
         """Make an empty counter."""
-        return kernels.integer_table.IntegerCounter()
+        return kernels.integer_counter.IntegerCounter()
 
     def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> IntegerIndex | DirectIndex:
         """Freeze distinct keys: row r gets index ``first + r``."""
@@ -78,13 +80,13 @@ class BytesStorage:
         return kernels.bytes_search.BytesColumn(starts.astype(np.int64, copy=False), text, bitmap, array.offset)
 
     def array(self, column: BytesColumn) -> pa.Array:
-        """Copy keys without nulls into an array."""
-        buffers = [None, pa.py_buffer(column.offsets.copy()), pa.py_buffer(column.data.copy())]
+        """Lay keys without nulls out as an array."""
+        buffers = [None, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
         return pa.Array.from_buffers(self.arrow_type, column.rows, buffers)
 
     def counter(self) -> BytesCounter:
         """Make an empty counter."""
-        return kernels.bytes_table.BytesCounter()
+        return kernels.bytes_counter.BytesCounter()
 
     def index(self, array: pa.Array, *, first: int, unknown: int, missing: int) -> BytesIndex:
         """Freeze distinct keys: row r gets index ``first + r``."""

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from recsys_emb.kernels import (
+        bytes_counter,
         bytes_order,
         bytes_search,
         bytes_table,
         dictionary_codes,
         direct_table,
+        integer_counter,
         integer_table,
         memory,
         row_update,
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "bytes_counter",
     "bytes_order",
     "bytes_search",
     "bytes_table",
     "dictionary_codes",
     "direct_table",
     "gather",
+    "integer_counter",
     "integer_table",
     "memory",
     "row_update",

@@ -61,15 +61,15 @@ class Places(NamedTuple):
 
 
 @inlined
-def places(slots: Unsigned, stored: BytesColumn, column: BytesColumn) -> Places:
+def places(slots: Unsigned, stored_offsets: Integers, stored_data: Bytes, offsets: Integers, data: Bytes) -> Places:
     """Take the addresses of a table, of its keys, and of the keys to search for."""
     return Places(
         np.uint64(slots.ctypes.data),
         np.uint64(len(slots) - 1),
-        np.uint64(stored.offsets.ctypes.data),
-        np.uint64(stored.data.ctypes.data),
-        np.uint64(column.offsets.ctypes.data),
-        np.uint64(column.data.ctypes.data),
+        np.uint64(stored_offsets.ctypes.data),
+        np.uint64(stored_data.ctypes.data),
+        np.uint64(offsets.ctypes.data),
+        np.uint64(data.ctypes.data),
     )
 
 

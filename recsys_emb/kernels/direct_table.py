@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from recsys_emb.kernels.integer_table import BLOCK, IntegerColumn
 from recsys_emb.kernels.jit import kernel
-from recsys_emb.kernels.memory import Integers, is_valid, mark_missing, prefetch
+from recsys_emb.kernels.memory import Bytes, Integers, is_valid, mark_missing, prefetch
 
 Entries: TypeAlias = npt.NDArray[np.int32]
 
@@ -25,15 +25,15 @@ class DirectIndex:
     >>> column = IntegerColumn(np.array([12, 10]))
     >>> index, found = DirectIndex(column, low=10, high=12, first=3, unknown=2, missing=1), np.empty(4, int)
     >>> index.find(IntegerColumn(np.array([9, 10, 11, 12])), found)
-    >>> found.tolist()
-    [2, 4, 2, 3]
+    >>> found.tolist(), index.find_one(12)
+    ([2, 4, 2, 3], 3)
     """
 
     def __init__(self, column: IntegerColumn, *, low: int, high: int, first: int, unknown: int, missing: int) -> None:
         self._low, self._missing = low, missing
         # The last entry answers for every key outside the range.
         self._indices = np.full(high - low + 2, unknown, np.int32)
-        self.repeated = place(self._indices, low, column, first, unknown)
+        self.repeated = place(self._indices, low, *column, first, unknown)
 
     @staticmethod
     def suits(low: int, high: int, *, keys: int, first: int) -> bool:
@@ -42,15 +42,21 @@ class DirectIndex:
 
     def find(self, column: IntegerColumn, out: Integers) -> None:
         """Write the index of each key into ``out`` int64 (N,)."""
-        find(self._indices, self._low, column, self._missing, out)
+        find(self._indices, self._low, *column, self._missing, out)
+
+    def find_one(self, key: int) -> int:
+        """Index of one key that fits int64."""
+        return find_one(self._indices, self._low, key)
 
 
 @kernel
-def place(indices: Entries, low: int, column: IntegerColumn, first: int, unknown: int) -> int:
+def place(
+    indices: Entries, low: int, keys: Integers, validity: Bytes, bit_offset: int, first: int, unknown: int
+) -> int:
     """Write ``first`` + row of each valid key at its place; return how many places were taken already."""
-    keys, repeated = column.keys, 0
+    repeated = 0
     for row in range(len(keys)):
-        if is_valid(column.validity, column.bit_offset + row):
+        if is_valid(validity, bit_offset + row):
             spot = keys[row] - low
             if indices[spot] == unknown:
                 indices[spot] = first + row
@@ -60,9 +66,10 @@ def place(indices: Entries, low: int, column: IntegerColumn, first: int, unknown
 
 
 @kernel
-def find(indices: Entries, low: int, column: IntegerColumn, missing: int, out: Integers) -> None:
+def find(
+    indices: Entries, low: int, keys: Integers, validity: Bytes, bit_offset: int, missing: int, out: Integers
+) -> None:
     """Write the entry at each key's place; keys below ``low`` wrap around and fall beyond the last place."""
-    keys = column.keys
     last, address = np.uint64(len(indices) - 1), np.uint64(indices.ctypes.data)
     ahead = len(indices) > _IN_CACHE
     # Unsigned row numbers spare the check for negative ones, which would keep the loop from running full speed.
@@ -75,4 +82,10 @@ def find(indices: Entries, low: int, column: IntegerColumn, missing: int, out: I
                 prefetch(address + (min(np.uint64(keys[here] - low), last) << _ENTRY_BYTES_LOG2))
         for here in range(row, end):
             out[here] = indices[min(np.uint64(keys[here] - low), last)]
-    mark_missing(column.validity, column.bit_offset, missing, out)
+    mark_missing(validity, bit_offset, missing, out)
+
+
+@kernel
+def find_one(indices: Entries, low: int, key: int) -> int:
+    """Give the entry at a key's place."""
+    return np.int64(indices[min(np.uint64(np.int64(key) - low), np.uint64(len(indices) - 1))])

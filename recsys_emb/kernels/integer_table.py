@@ -1,7 +1,7 @@
-"""Hash tables of 64-bit integers: count keys as they stream by, find the index of each key again.
+"""Hash table of 64-bit integers, frozen: the index of each key.
 
-Open addressing with linear probing in 16-byte slots ``(key, mark)``, mark 0 for empty. Rows are taken in blocks: a
-first pass asks for every slot of the block, the second finds them already on the way from memory.
+Open addressing with linear probing in 16-byte slots ``(key, mark)``, mark 0 for empty. Rows are taken in blocks: in
+large tables a first pass asks for every slot of the block and the second finds them already on the way from memory.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from recsys_emb.kernels.memory import (
 )
 
 BLOCK = 256
-_SMALLEST = 2 * BLOCK
-_IN_CACHE = 1 << 16  # tables up to this many slots answer faster without the pass that asks ahead
+IN_CACHE = 1 << 16  # tables up to this many slots answer faster without the pass that asks ahead
+SLOT_BYTES_LOG2 = np.uint64(4)
 _ROOMY = 1 << 20  # up to this many keys a table is at most a quarter full, beyond it half full
 _STEP = np.uint64(1)
-_SLOT_BYTES_LOG2 = np.uint64(4)
-_NO_WEIGHTS = np.empty(0, np.int64)
 
 
 class IntegerColumn(NamedTuple):
@@ -40,51 +38,6 @@ class IntegerColumn(NamedTuple):
     bit_offset: int = 0
 
 
-class IntegerCounter:
-    """Distinct keys in order of arrival, each with the sum of its weights. Grows; for one writer.
-
-    >>> counter = IntegerCounter()
-    >>> counter.add(IntegerColumn(np.array([7, 5, 7])))
-    >>> counter.column.keys.tolist(), counter.counts.tolist()
-    ([7, 5], [2, 1])
-    """
-
-    def __init__(self) -> None:
-        self._size = 0
-        self._keys = np.empty(_SMALLEST, np.int64)
-        self._counts = np.empty(_SMALLEST, np.int64)
-        self._slots = _empty_slots(_SMALLEST)
-
-    def __len__(self) -> int:
-        """Count the distinct keys."""
-        return self._size
-
-    @property
-    def column(self) -> IntegerColumn:
-        """Distinct keys in order of arrival, a view."""
-        return IntegerColumn(frozen(self._keys[: self._size]))
-
-    @property
-    def counts(self) -> Integers:
-        """Sum of weights per distinct key, a view."""
-        return self._counts[: self._size]
-
-    def add(self, column: IntegerColumn, weights: Integers = _NO_WEIGHTS) -> None:
-        """Count valid keys once each, or ``weights`` (int64, one per row) times."""
-        done, rows = 0, len(column.keys)
-        while done < rows:
-            state = (self._slots, self._keys, self._counts, self._size)
-            done, self._size = count(*state, column, weights, done)
-            if done < rows:
-                self._grow()
-
-    def _grow(self) -> None:
-        spare = np.empty_like(self._keys)
-        self._keys, self._counts = np.concatenate([self._keys, spare]), np.concatenate([self._counts, spare])
-        self._slots = _empty_slots(len(self._keys))
-        place(self._slots, self.column, 1)
-
-
 class IntegerIndex:
     """Index of each of some distinct keys, frozen: any number of threads may read it.
 
@@ -93,18 +46,22 @@ class IntegerIndex:
 
     >>> index, found = IntegerIndex(IntegerColumn(np.array([7, 5])), first=3, unknown=2, missing=1), np.empty(3, int)
     >>> index.find(IntegerColumn(np.array([5, 6, 7])), found)
-    >>> found.tolist()
-    [4, 2, 3]
+    >>> found.tolist(), index.find_one(7)
+    ([4, 2, 3], 3)
     """
 
     def __init__(self, column: IntegerColumn, *, first: int, unknown: int, missing: int) -> None:
-        self._slots = _empty_slots(len(column.keys))
+        self._slots = np.zeros((table_size(len(column.keys)), 2), np.int64)
         self._unknown, self._missing = unknown, missing
-        self.repeated = place(self._slots, column, first)
+        self.repeated = place(self._slots, *column, first)
 
     def find(self, column: IntegerColumn, out: Integers) -> None:
         """Write the index of each key into ``out`` int64 (N,)."""
-        find(self._slots, column, self._unknown, self._missing, out)
+        find(self._slots, *column, self._unknown, self._missing, out)
+
+    def find_one(self, key: int) -> int:
+        """Index of one key that fits int64."""
+        return find_one(self._slots, key, self._unknown)
 
 
 def table_size(keys: int) -> int:
@@ -113,12 +70,14 @@ def table_size(keys: int) -> int:
     return 1 << (share * max(keys, 1) - 1).bit_length()
 
 
-def _empty_slots(keys: int) -> Integers:
-    return np.zeros((table_size(keys), 2), np.int64)
+def capacity(slots: int) -> int:
+    """Keys that a table of so many slots may hold before it must grow; the inverse of `table_size`."""
+    return slots // (4 if slots <= 4 * _ROOMY else 2)
 
 
 @inlined
-def _shift_of(slots: Integers) -> np.uint64:
+def shift_of(slots: Integers) -> np.uint64:
+    """How far to shift a hash to get a slot of a table whose size is a power of two."""
     bits = 0
     while (1 << bits) < len(slots):
         bits += 1
@@ -126,62 +85,16 @@ def _shift_of(slots: Integers) -> np.uint64:
 
 
 @kernel
-def count(
-    slots: Integers,
-    stored: Integers,
-    counts: Integers,
-    size: int,
-    column: IntegerColumn,
-    weights: Integers,
-    start: int,
-) -> tuple[int, int]:
-    """Count rows from ``start`` on; return (rows done, distinct keys), early where the table must grow first."""
-    mask, shift, address = np.uint64(len(slots) - 1), _shift_of(slots), np.uint64(slots.ctypes.data)
-    keys, row = column.keys, start
-    while row < len(keys) and size + BLOCK <= len(stored):
-        end = min(row + BLOCK, len(keys))
-        if len(slots) > _IN_CACHE:
-            for here in range(row, end):
-                prefetch(address + (home_of_integer(keys[here], shift) << _SLOT_BYTES_LOG2))
-        for here in range(row, end):
-            if not is_valid(column.validity, column.bit_offset + here):
-                continue
-            key = keys[here]
-            weight = weights[here] if len(weights) else 1
-            slot = home_of_integer(key, shift)
-            while slots[slot, 1] != 0 and slots[slot, 0] != key:
-                slot = (slot + _STEP) & mask
-            number = slots[slot, 1] - 1
-            if number >= 0:
-                counts[number] += weight
-            else:
-                slots[slot, 0], slots[slot, 1] = key, size + 1
-                stored[size], counts[size] = key, weight
-                size += 1
-        row = end
-    return row, size
-
-
-def count_reference(keys: Iterable[int | None], weights: Iterable[int]) -> dict[int, int]:
-    """Count the plain way: None is skipped, first arrivals first."""
-    counts: dict[int, int] = {}
-    for key, weight in zip(keys, weights, strict=True):
-        if key is not None:
-            counts[key] = counts.get(key, 0) + weight
-    return counts
-
-
-@kernel
-def place(slots: Integers, column: IntegerColumn, first: int) -> int:
+def place(slots: Integers, keys: Integers, validity: Bytes, bit_offset: int, first: int) -> int:
     """Put ``first`` + row of each valid key into empty ``slots``; return how many keys were there already."""
-    mask, shift, address = np.uint64(len(slots) - 1), _shift_of(slots), np.uint64(slots.ctypes.data)
-    keys, repeated = column.keys, 0
+    mask, shift, address = np.uint64(len(slots) - 1), shift_of(slots), np.uint64(slots.ctypes.data)
+    repeated = 0
     for row in range(0, len(keys), BLOCK):
         end = min(row + BLOCK, len(keys))
         for here in range(row, end):
-            prefetch(address + (home_of_integer(keys[here], shift) << _SLOT_BYTES_LOG2))
+            prefetch(address + (home_of_integer(keys[here], shift) << SLOT_BYTES_LOG2))
         for here in range(row, end):
-            if not is_valid(column.validity, column.bit_offset + here):
+            if not is_valid(validity, bit_offset + here):
                 continue
             slot = home_of_integer(keys[here], shift)
             while slots[slot, 1] != 0 and slots[slot, 0] != keys[here]:
@@ -193,31 +106,50 @@ def place(slots: Integers, column: IntegerColumn, first: int) -> int:
     return repeated
 
 
+@inlined
+def _search(slots: Integers, key: np.int64, shift: np.uint64, mask: np.uint64) -> np.int64:
+    """Mark of a key, 0 where it is not there. Most keys are known, so the key is compared first."""
+    slot = home_of_integer(key, shift)
+    while slots[slot, 0] != key and slots[slot, 1] != 0:
+        slot = (slot + _STEP) & mask
+    return slots[slot, 1]
+
+
 @kernel
-def find(slots: Integers, column: IntegerColumn, unknown: int, missing: int, out: Integers) -> None:
-    """Write the mark that `place` left for each key, or ``unknown``, or ``missing``."""
-    mask, shift, address = np.uint64(len(slots) - 1), _shift_of(slots), np.uint64(slots.ctypes.data)
-    keys, ahead = column.keys, len(slots) > _IN_CACHE
+def find_one(slots: Integers, key: int, unknown: int) -> int:
+    """Give the mark that `place` left for a key, or ``unknown``."""
+    mark = _search(slots, np.int64(key), shift_of(slots), np.uint64(len(slots) - 1))
+    return mark if mark != 0 else unknown
+
+
+@kernel
+def find(
+    slots: Integers, keys: Integers, validity: Bytes, bit_offset: int, unknown: int, missing: int, out: Integers
+) -> None:
+    """Write the mark that `place` left for each key, or ``unknown``, or ``missing``.
+
+    Nearly all keys stand in the slot where the search starts. A branch on the others would be guessed wrong often, so
+    these are only noted at first.
+    """
+    mask, shift, address = np.uint64(len(slots) - 1), shift_of(slots), np.uint64(slots.ctypes.data)
+    others = np.empty(BLOCK, np.uintp)
     # Unsigned row numbers spare the check for negative ones, which would keep the loop from running full speed.
-    rows = np.uintp(len(keys))
-    block = np.uintp(BLOCK) if ahead else max(np.uintp(1), rows)
+    rows, block = np.uintp(len(keys)), np.uintp(BLOCK)
     for row in range(np.uintp(0), rows, block):
-        end = min(row + block, rows)
-        if ahead:
+        end, noted = min(row + block, rows), np.uintp(0)
+        if len(slots) > IN_CACHE:
             for here in range(row, end):
-                prefetch(address + (home_of_integer(keys[here], shift) << _SLOT_BYTES_LOG2))
+                prefetch(address + (home_of_integer(keys[here], shift) << SLOT_BYTES_LOG2))
         for here in range(row, end):
-            key = keys[here]
-            slot = home_of_integer(key, shift)
-            # The key is compared first because most are known; an empty slot holds key 0 and mark 0.
-            while slots[slot, 0] != key and slots[slot, 1] != 0:
-                slot = (slot + _STEP) & mask
+            slot = home_of_integer(keys[here], shift)
             mark = slots[slot, 1]
-            if mark != 0:
-                out[here] = mark
-            else:
-                out[here] = unknown
-    mark_missing(column.validity, column.bit_offset, missing, out)
+            out[here] = mark
+            others[noted] = here
+            noted += np.uintp((slots[slot, 0] != keys[here]) | (mark == 0))  # an empty slot looks like key 0
+        for spot in range(np.uintp(0), noted):
+            mark = _search(slots, keys[others[spot]], shift, mask)
+            out[others[spot]] = mark if mark != 0 else unknown
+    mark_missing(validity, bit_offset, missing, out)
 
 
 def find_reference(

@@ -124,7 +124,7 @@ def product_of(left: Floats, right: Floats) -> np.float32:
 
 @inlined
 def copy_to(target: Floats, source: Floats) -> None:
-    """Copy ``(D,)``; between slices the compiler would look for an overlap first, which costs as much as a score."""
+    """Copy ``(D,)``; between slices the compiler would look for an overlap first, which costs more than the copy."""
     for k in range(target.shape[0]):
         target[k] = source[k]
 
@@ -134,21 +134,22 @@ def copy_to(target: Floats, source: Floats) -> None:
 # While a user's examples follow each other, all n rows of its history take the same linear steps: with rate a, weight
 # w and k = 1 − a·L2·w², one example does W ← k·W + a·w·e·q to each row, and hence P ← k·P + a·n·w²·e·q to their
 # weighted sum P. After m examples P tells what all rows are: W ← kᵐ·W + (P − kᵐ·P₀) / (n·w), with P₀ the sum at the
-# start. So an example costs O(D), however long the history. Arrays are handed over one by one: bundled in a tuple they
-# would be counted at every use, which costs more than the arithmetic.
+# start. So an example costs O(D), however long the history, and examples without one do not end the run.
 
 
 @inlined
-def open_run(
-    lists: Lists, j: np.uintp, tables: Tables, past: Floats, start: Floats
-) -> tuple[np.float32, np.float32]:
+def has_rows(lists: Lists, j: np.uintp) -> bool:
+    """Whether list j names any row."""
+    return bool(lists.offsets[j] < lists.offsets[j + np.uintp(1)])
+
+
+@inlined
+def open_run(lists: Lists, j: np.uintp, tables: Tables, past: Floats, start: Floats) -> tuple[np.float32, np.float32]:
     """Sum history j into ``past`` (P) and ``start`` (P₀); give k and what moves P per error, a·n·w²."""
     past[:] = 0
     gather(lists, j, tables, past)
     copy_to(start, past)
     first, last = lists.offsets[j], lists.offsets[j + np.uintp(1)]
-    if first == last:
-        return ONE, ZERO
     r, w = np.uintp(lists.rows[np.uintp(first)]), lists.weights[np.uintp(first)]
     rate = tables.pace[r, VECTOR_RATE]
     return ONE - rate * tables.pace[r, VECTOR_L2] * w * w, rate * w * w * np.float32(last - first)
@@ -165,11 +166,10 @@ def step_run(past: Floats, kept: np.float32, moved: np.float32, other: Floats) -
 def close_run(lists: Lists, j: np.uintp, tables: Tables, past: Floats, start: Floats, left: np.float32) -> None:
     """Write the rows of history j, of which ``left`` (kᵐ) is left; ``start`` is used up."""
     first, last = lists.offsets[j], lists.offsets[j + np.uintp(1)]
-    if first < last:
-        share = ONE / (lists.weights[np.uintp(first)] * np.float32(last - first))
+    share = ONE / (lists.weights[np.uintp(first)] * np.float32(last - first))
+    for k in range(past.shape[0]):
+        start[k] = share * (past[k] - left * start[k])
+    for t in range(first, last):
+        r = np.uintp(lists.rows[np.uintp(t)])
         for k in range(past.shape[0]):
-            start[k] = share * (past[k] - left * start[k])
-        for t in range(first, last):
-            r = np.uintp(lists.rows[np.uintp(t)])
-            for k in range(past.shape[0]):
-                tables.vectors[r, k] = left * tables.vectors[r, k] + start[k]
+            tables.vectors[r, k] = left * tables.vectors[r, k] + start[k]

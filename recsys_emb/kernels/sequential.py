@@ -45,6 +45,7 @@ from recsys_emb.kernels.row_steps import (
     copy_to,
     error_of,
     gather,
+    has_rows,
     loss_of,
     open_run,
     product_of,
@@ -115,12 +116,17 @@ def list_pass(task: Task, span: Span, examples: Examples, tables: Tables) -> flo
     total = 0.0
     for n in range(span[0], span[1]):
         j = np.uintp(n)
-        if histories.users[j] != owner:
+        own = np.int64(histories.users[j])
+        remembers = has_rows(histories.lists, np.uintp(own))
+        if remembers and own != owner:
             if owner >= 0:
                 close_run(histories.lists, np.uintp(owner), tables, past, start, left)
-            owner, left = np.int64(histories.users[j]), ONE
+            owner, left = own, ONE
             kept, pull = open_run(histories.lists, np.uintp(owner), tables, past, start)
-        copy_to(user, past)
+        if remembers:
+            copy_to(user, past)
+        else:
+            user[:] = 0
         item[:] = 0
         score = task.offset + gather(examples.users, j, tables, user) + gather(examples.items, j, tables, item)
         score += product_of(user, item)
@@ -129,7 +135,7 @@ def list_pass(task: Task, span: Span, examples: Examples, tables: Tables) -> flo
         error = weight * error_of(task.link, examples.targets[j], score)
         step(examples.users, j, tables, (error, error), item)
         step(examples.items, j, tables, (error, error), user)
-        if pull > 0:
+        if remembers:
             step_run(past, kept, pull * error, item)
             left *= kept
     if owner >= 0:
@@ -205,12 +211,17 @@ def ranking_pass(task: Task, span: Span, examples: Examples, contrast: Contrast,
         choices = catalogue.offsets.shape[0] - 1 - (last - first)
         if choices <= 0:
             continue
-        if histories.users[j] != owner:
+        own = np.int64(histories.users[j])
+        remembers = has_rows(histories.lists, np.uintp(own))
+        if remembers and own != owner:
             if owner >= 0:
                 close_run(histories.lists, np.uintp(owner), tables, past, start, left)
-            owner, left = np.int64(histories.users[j]), ONE
+            owner, left = own, ONE
             kept, pull = open_run(histories.lists, np.uintp(owner), tables, past, start)
-        copy_to(user, past)
+        if remembers:
+            copy_to(user, past)
+        else:
+            user[:] = 0
         candidates[:] = 0
         base = task.offset + gather(users, j, tables, user) + gather(places, j, tables, candidates[0])
         for m in range(1, M):
@@ -231,7 +242,7 @@ def ranking_pass(task: Task, span: Span, examples: Examples, contrast: Contrast,
             for k in range(D):
                 gradient[k] += errors[m] * candidates[m, k]
         step(users, j, tables, (error, ONE), gradient)
-        if pull > 0:
+        if remembers:
             step_run(past, kept, pull, gradient)
             left *= kept
         step(places, j, tables, (error, error), user)

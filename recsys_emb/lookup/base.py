@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias, cast
@@ -86,7 +87,7 @@ def seeded_generator(seed: int, *parts: str | int) -> torch.Generator:
     >>> seeded_generator(0, "user_id").initial_seed() == seeded_generator(0, "item_id").initial_seed()
     False
     """
-    digest = hashlib.blake2b(repr((seed, *parts)).encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(repr((operator.index(seed), *parts)).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
 

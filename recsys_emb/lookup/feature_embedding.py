@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.errors import ColumnError, SchemaError, did_you_mean, listed
-from recsys_emb.lookup.base import IndexLookup, check_indices, seeded_generator
+from recsys_emb.lookup.base import check_indices, seeded_generator
+from recsys_emb.lookup.growing import begin, starts_of, ways
 from recsys_emb.lookup.growth import Optimizers
 from recsys_emb.lookup.history import HistoryEmbedding
-from recsys_emb.lookup.lineage import check_extends, check_weights, meanings_of, newcomers, to_buffer, ways
-from recsys_emb.lookup.new_rows import ByFeature, DrawnRows, Start
+from recsys_emb.lookup.lineage import check_extends, check_weights, meanings_of, to_buffer
+from recsys_emb.lookup.new_rows import ByFeature, DrawnRows
 from recsys_emb.lookup.numeric import NumericProjection
 from recsys_emb.lookup.plan import memory_plan
 from recsys_emb.lookup.pooling import filled_lists, list_mask, pool, pooled_weights
-from recsys_emb.lookup.projected import ProjectedEmbedding
 from recsys_emb.lookup.tables import FeatureTable, TableSizes, build_table, owner_of, pair_of
 from recsys_emb.schema.columns import Feature, MultiCategorical
 from recsys_emb.schema.schema import Schema
@@ -86,7 +86,7 @@ class FeatureEmbedding(nn.Module):
         super().__init__()
         self.schema: Schema = encoder.schema
         self.embedding_dim = self.schema.embedding_dim if embedding_dim is None else embedding_dim
-        self.seed = seed
+        self.init_std, self.seed = init_std, seed
         self._features = {feature.name: feature for feature in _chosen(self.schema, features)}
         owners: dict[str, int] = {}
         self._places: dict[str, int] = {}
@@ -178,7 +178,7 @@ class FeatureEmbedding(nn.Module):
 
     def reset_parameters(self, *, init_std: float, seed: int) -> None:
         """Draw all tables as at birth, with this standard deviation and seed."""
-        self.seed = seed
+        self.init_std, self.seed = init_std, seed
         for name in self._owners():
             self.lookup(name).reset_parameters(init_std=init_std, generator=self._generator(name))
 
@@ -215,9 +215,9 @@ class FeatureEmbedding(nn.Module):
                 "Extend the fitted encoder with partial_fit."
             )
         check_extends(self.meanings, encoder, self.names)
-        starts = self._starts(encoder, new_rows)
-        for name in self._owners():
-            table = self.lookup(name)
+        tables = {name: self.lookup(name) for name in self._owners()}
+        starts = starts_of(tables, encoder, self.meanings, ways(new_rows, self._places))
+        for name, table in tables.items():
             if isinstance(table, NumericProjection):
                 continue
             if isinstance(table, HistoryEmbedding):
@@ -225,25 +225,17 @@ class FeatureEmbedding(nn.Module):
             generator = self._generator(name, table.num_embeddings)
             table.grow(encoder.num_embeddings(name), generator=generator, optimizer=optimizer)
             if name in starts:
-                _begin(table, starts[name])
+                begin(table, starts[name])
         if self.meanings is not None:
             self.meanings = meanings_of(encoder, self.names) or self.meanings
             self.fingerprint.copy_(to_buffer(self.meanings))
 
-    def _starts(self, encoder: TableSizes, new_rows: ByFeature) -> dict[str, Start]:
-        """Say how new rows will begin, by the first feature of their table."""
-        chosen, starts = ways(new_rows, self._places), {}
-        for name in self._owners():
-            table = _rowwise(self.lookup(name))
-            storage = None if table is None else table.storage()
-            if table is not None and storage is not None:
-                sizes = {"reserved": table.reserved, "num_embeddings": table.num_embeddings}
-                new = newcomers(name, encoder, self.meanings, **sizes)
-                starts[name] = chosen[self._places[name]].start(storage, new)
-        return starts
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         check_weights(self.meanings, state_dict.get(f"{prefix}fingerprint"))
+        if "stack" not in self._modules:
+            # A `FusedEmbedding` saved how its rows move beside its tables.
+            for key in [key for key in state_dict if key.startswith(f"{prefix}stack.")]:
+                del state_dict[key]
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @classmethod
@@ -300,22 +292,3 @@ def _chosen(schema: Schema, names: Sequence[str] | None) -> list[Feature]:
         hint = did_you_mean(unknown[0], list(known))
         raise ColumnError(f"FeatureEmbedding: expected features among {listed(known)}, got {listed(unknown)}.{hint}")
     return list(known.values()) if names is None else [known[name] for name in names]
-
-
-def _rowwise(table: FeatureTable) -> IndexLookup | None:
-    """Give the lookup that holds the rows of a table's indices; None for a number."""
-    if isinstance(table, HistoryEmbedding):
-        return table.items
-    if isinstance(table, ProjectedEmbedding):
-        return table.inner
-    return None if isinstance(table, NumericProjection) else table
-
-
-@torch.no_grad()
-def _begin(table: FeatureTable, start: Start) -> None:
-    """Write new rows."""
-    lookup = _rowwise(table)
-    storage = None if lookup is None else lookup.storage()
-    if storage is not None:
-        rows, vectors = start
-        storage[rows.to(storage.device)] = vectors.to(storage)

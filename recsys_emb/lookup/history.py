@@ -192,6 +192,11 @@ class HistoryEmbedding(nn.Module):
         """View ``(V, D)`` of the table of items, for writing in place."""
         return self.items.storage()
 
+    @property
+    def given_rows(self) -> Tensor:
+        """int64 ``(N,)``, the rows of the table that were set by `CategoryEmbedding.give`."""
+        return self.items.given_rows
+
     def reset_parameters(self, *, init_std: float | None = None, generator: torch.Generator | None = None) -> None:
         """Draw the table as at birth; what users had stays."""
         self.items.reset_parameters(init_std=init_std, generator=generator)

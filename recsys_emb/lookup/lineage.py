@@ -1,20 +1,16 @@
-"""Between tables and the encoder that sized them: whether their rows mean the same, and which ones are new."""
+"""Between tables and the encoder that sized them: whether their rows mean the same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import UNKNOWN_INDEX
-from recsys_emb.encoding.columns import FIRST_POSITION
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.lineage import RowMeanings, vocabulary_of
-from recsys_emb.errors import ColumnError, LineageError, did_you_mean, listed
-from recsys_emb.lookup.new_rows import ByFeature, DrawnRows, Newcomers, NewRows
+from recsys_emb.errors import LineageError
 from recsys_emb.lookup.tables import TableSizes
-from recsys_emb.schema.columns import Position
 
 
 def meanings_of(encoder: TableSizes, names: Sequence[str]) -> RowMeanings | None:
@@ -79,38 +75,3 @@ def check_own(meanings: RowMeanings | None, encoder: FeatureEncoder, names: Sequ
             "load_by_value: expected the encoder that this model was made with, got another one. "
             "Pass the old encoder, then the model's own."
         )
-
-
-def ways(new_rows: ByFeature, places: Mapping[str, int]) -> dict[int, NewRows]:
-    """Say for each table, by its place, how its rows begin; features share a place as they share a table.
-
-    Raises
-    ------
-    ColumnError
-        When there is no such feature.
-    """
-    if not isinstance(new_rows, Mapping):
-        return dict.fromkeys(places.values(), new_rows)
-    for name in new_rows:
-        if name not in places:
-            hint = did_you_mean(name, list(places))
-            raise ColumnError(f"grow: expected new_rows for some of {listed(places)}, got {name!r}.{hint}")
-    return {**dict.fromkeys(places.values(), DrawnRows()), **{places[name]: way for name, way in new_rows.items()}}
-
-
-def newcomers(
-    name: str, encoder: TableSizes, meanings: RowMeanings | None, *, reserved: int, num_embeddings: int
-) -> Newcomers:
-    """Tell which rows of a feature's table begin, before it grows from ``num_embeddings`` rows."""
-    feature = encoder.schema[name]
-    if isinstance(feature, Position) and isinstance(encoder, FeatureEncoder) and meanings is not None:
-        seen, now = set(meanings.positions[name]), encoder.to_state().positions[name]
-        rows = FIRST_POSITION + torch.tensor([one for one in now if one not in seen], dtype=torch.int64)
-        known = FIRST_POSITION + torch.tensor(sorted(seen), dtype=torch.int64)
-        return Newcomers(rows, torch.full_like(rows, UNKNOWN_INDEX), known, None)
-    rows = torch.arange(num_embeddings, max(num_embeddings, encoder.num_embeddings(name)))
-    known, before = torch.arange(reserved, num_embeddings), torch.full_like(rows, UNKNOWN_INDEX)
-    vocabulary = vocabulary_of(encoder.to_state(), feature) if isinstance(encoder, FeatureEncoder) else None
-    if vocabulary is not None:
-        before = vocabulary.unknown_indices((rows - vocabulary.first_index).numpy())
-    return Newcomers(rows, before, known, vocabulary)

@@ -61,7 +61,7 @@ def add_below(axes: Axes, y_label: str, *, heights: tuple[float, float]) -> Axes
 def add_beside(axes: Axes, x_label: str, *, widths: tuple[float, float]) -> Axes:
     """Put a second chart to the right of the first; ``widths`` share out the room."""
     figure = axes.figure
-    grid = figure.add_gridspec(1, 2, width_ratios=list(widths))
+    grid = figure.add_gridspec(1, 2, width_ratios=list(widths), wspace=0.06)
     axes.set_subplotspec(grid[0])
     beside = figure.add_subplot(grid[1])
     beside.set_xlabel(x_label, color=INK)

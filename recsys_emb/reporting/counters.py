@@ -101,7 +101,7 @@ class _VocabularyCounter:
                 count_error=unknown.error,
                 drift=drift,
                 drift_by_chance=drift_by_chance,
-                unknown_by_chance=unseen * (1 - counts[MISSING_INDEX] / max(int(counts.sum()), 1)),
+                unknown_by_chance=float(unseen * (1 - counts[MISSING_INDEX] / max(counts.sum(), 1))),
                 refused=self._refuses and unknown.distinct > 0,
             )
             for member, counts, unknown in zip(self._members, self._counts, self._unknown, strict=True)
@@ -109,9 +109,11 @@ class _VocabularyCounter:
 
     def _drift(self) -> tuple[float, float]:
         """Compare with what another sample of the fitted size is expected to hold."""
-        fitted = self._vocabulary.counts
-        bands, found = frequency_bands(fitted), self._counts[:, self._vocabulary.first_index :].sum(axis=0)
-        before, now = (np.bincount(bands, weights=one) for one in (expected_counts(fitted), found))
+        fitted, found = self._vocabulary.counts, self._counts[:, self._vocabulary.first_index :].sum(axis=0)
+        # The fitted rows are no other sample: they are as they were counted.
+        expected = fitted if np.array_equal(fitted, found) else expected_counts(fitted)
+        bands = frequency_bands(fitted)
+        before, now = (np.bincount(bands, weights=one) for one in (expected, found))
         return stability_index(before, now), index_by_chance(len(before) - 1, before.sum(), now.sum())
 
     def _unseen(self) -> float:

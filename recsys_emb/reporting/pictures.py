@@ -66,6 +66,7 @@ def draw_tables(tables: Sequence[TableRows], *, title: str) -> Figure:
         points = [(band.low, band.norm) for band in bands[name]]
         axes.plot(*zip(*points, strict=True), "o-", ms=4, lw=2, color=colour, label=name)
     axes.set_xscale("log")
+    axes.minorticks_off()
     axes.xaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
     axes.set_ylim(bottom=0)
     if drawn:

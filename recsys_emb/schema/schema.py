@@ -137,7 +137,7 @@ class Schema:
         refuse(
             owner is None,
             where,
-            f"vocabulary= to name one of {listed(owners)}",
+            f"vocabulary= to name one of {listed(owners) or 'no feature, as none owns one'}",
             feature.vocabulary,
             "Name a feature that owns its vocabulary.",
         )
@@ -266,8 +266,10 @@ def _adapter() -> TypeAdapter[Schema]:
     return TypeAdapter(Schema)
 
 
-def _feature_tuple(group: str, features: Iterable[object]) -> tuple[Feature, ...]:
-    collected = tuple(features)
+def _feature_tuple(group: str, features: object) -> tuple[Feature, ...]:
+    collected = tuple(features) if isinstance(features, Iterable) and not isinstance(features, str) else None
+    if collected is None:
+        raise SchemaError(f"Schema.{group}: expected a list of features, got {features!r}. Put it into a list.")
     allowed = (
         (Categorical, MultiCategorical, Numeric, History)
         if group == "user_features"

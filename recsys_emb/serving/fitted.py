@@ -13,10 +13,12 @@ from recsys_emb.evaluation.catalogue import Catalogue
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.columns import Categorical
 from recsys_emb.schema.schema import Schema
+from recsys_emb.serving.lineage import Step, experience
 from recsys_emb.serving.memory import Memory, pair_of
 from recsys_emb.serving.scoring import score, sides
 from recsys_emb.training.history import FitHistory
 from recsys_emb.training.objective import Objective
+from recsys_emb.training.past import Past
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Fitted:
         What training saw of the label.
     history
         How the fit went.
+    lineage
+        Its fit, and every growth since.
     """
 
     encoder: FeatureEncoder
@@ -64,6 +68,7 @@ class Fitted:
     objective: Objective
     label: LabelRange
     history: FitHistory
+    lineage: tuple[Step, ...]
 
     @property
     def schema(self) -> Schema:
@@ -79,6 +84,12 @@ class Fitted:
     def item(self) -> Categorical:
         """The item's declaration."""
         return pair_of(self.schema)[1]
+
+    @property
+    def past(self) -> Past:
+        """All rows so far, in short, for training that goes on."""
+        rows = sum(step.rows for step in self.lineage)
+        return Past(*self.memory.pairs, self.memory.items, experience(self.encoder, rows))
 
     def answer(self, batch: Batch) -> Tensor:
         """Predict the rows: float64 ``(B,)``, a rating, a probability or a score, as the objective means it."""

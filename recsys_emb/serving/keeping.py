@@ -6,7 +6,14 @@ from recsys_emb.artifact.contents import Artifact
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.learning import Plan
 from recsys_emb.serving.memory import Memory
-from recsys_emb.serving.settings import read_history, read_label, read_objective, read_plan, write_settings
+from recsys_emb.serving.settings import (
+    read_history,
+    read_label,
+    read_lineage,
+    read_objective,
+    read_plan,
+    write_settings,
+)
 
 
 def pack(plan: Plan, fitted: Fitted) -> Artifact:
@@ -32,4 +39,5 @@ def unpack(saved: Artifact) -> tuple[Plan, Fitted]:
     saved.model.eval()
     said, memory = saved.settings, Memory(saved.users, saved.items, saved.seen)
     objective, label, history = read_objective(said), read_label(said), read_history(said)
-    return read_plan(said), Fitted(saved.encoder, saved.model, memory, objective, label, history)
+    lineage = read_lineage(said, saved.encoder)
+    return read_plan(said), Fitted(saved.encoder, saved.model, memory, objective, label, history, lineage)

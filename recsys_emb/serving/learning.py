@@ -11,14 +11,17 @@ from typing import Any
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import ColumnError
+from recsys_emb.lookup.new_rows import ByFeature
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.choosing import choose_objective, choose_solver
 from recsys_emb.serving.fitted import Fitted, LabelRange
+from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import Memory
 from recsys_emb.training.fitting import Solver, train
 from recsys_emb.training.history import FitHistory
 from recsys_emb.training.objective import EarlyStopping, Objective
+from recsys_emb.training.past import Past
 
 
 @dataclass(frozen=True)
@@ -42,23 +45,35 @@ class Plan:
         label = LabelRange.of(batch.label)
         objective = self.objective or self._said(*choose_objective(schema.label, label))
         model = MatrixFactorization(encoder, seed=self.seed)
-        history = self._train(model, batch, objective, held_out, fresh=True)
-        return Fitted(encoder, model, Memory.from_batch(batch, encoder), objective, label, history)
+        history = self._train(model, batch, objective, held_out, past=None)
+        lineage = (Step.of(encoder, len(batch)),)
+        return Fitted(encoder, model, Memory.from_batch(batch, encoder), objective, label, history, lineage)
 
-    def extend(self, fitted: Fitted, source: Any) -> Fitted:
+    def extend(self, fitted: Fitted, source: Any, new_rows: ByFeature) -> Fitted:
         """Go on from a fit with more rows; the earlier one stays as it is."""
         encoder = FeatureEncoder.from_state(fitted.encoder.to_state()).partial_fit(source)
         columns = (fitted.schema.label, fitted.schema.weight)
         batch = read_rows(encoder, source, where="Recommender.partial_fit", needed=columns)
         model = copy.deepcopy(fitted.model)
-        model.grow(encoder)
-        history = self._train(model, batch, fitted.objective, None, fresh=False) if len(batch) else fitted.history
+        model.grow(encoder, new_rows=new_rows)
+        if not len(batch):
+            return fitted
+        history = self._train(model, batch, fitted.objective, None, past=fitted.past)
         memory = fitted.memory.merged(Memory.from_batch(batch, encoder))
-        label = fitted.label.merged(LabelRange.of(batch.label)) if len(batch) else fitted.label
-        return Fitted(encoder, model, memory, fitted.objective, label, history)
+        label, lineage = (
+            fitted.label.merged(LabelRange.of(batch.label)),
+            (*fitted.lineage, Step.of(encoder, len(batch))),
+        )
+        return Fitted(encoder, model, memory, fitted.objective, label, history, lineage)
 
     def _train(
-        self, model: MatrixFactorization, batch: Batch, objective: Objective, held_out: Batch | None, *, fresh: bool
+        self,
+        model: MatrixFactorization,
+        batch: Batch,
+        objective: Objective,
+        held_out: Batch | None,
+        *,
+        past: Past | None,
     ) -> FitHistory:
         solver = self.solver or self._said(*choose_solver(model, objective))
         history = train(
@@ -66,15 +81,27 @@ class Plan:
             batch,
             objective,
             solver,
-            epochs=self.epochs,
+            epochs=self._epochs(objective, goes_on=past is not None),
             early_stopping=self.early_stopping,
             validation=held_out,
-            fresh=fresh,
+            fresh=past is None,
+            past=past,
             seed=self.seed,
             progress=self.progress,
         )
         model.eval()
         return history
+
+    def _epochs(self, objective: Objective, *, goes_on: bool) -> int | None:
+        """Say how long to train, where the caller left it open.
+
+        The few rows of a growth hold too few to search the best number of epochs by, and what has learned before is
+        there already: as many epochs as a search would run at least, which is what new rows need to leave their start.
+        """
+        stopping = objective.defaults.early_stopping
+        if self.epochs is not None or self.early_stopping is not None or stopping is None or not goes_on:
+            return self.epochs
+        return min(stopping.min_epochs, objective.defaults.epochs)
 
     def _said(self, chosen: Any, reason: str) -> Any:
         """Tell a choice and its reason, unless the caller wants silence."""

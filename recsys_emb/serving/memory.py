@@ -47,8 +47,13 @@ class Memory:
     def merged(self, later: Memory) -> Memory:
         """Remember more rows; what they say about features wins."""
         users, items = self.users.merged(later.users), self.items.merged(later.items)
-        pairs = [torch.cat(both) for both in zip(_pairs(self), _pairs(later), strict=True)]
+        pairs = [torch.cat(both) for both in zip(self.pairs, later.pairs, strict=True)]
         return Memory(users, items, _seen(users, items, *pairs))
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor]:
+        """Who has seen what: indices of users and of items, int64 ``(S,)`` each."""
+        return self.users.indices[self.seen.owners], self.seen.values
 
     def seen_by(self, users: Tensor) -> Jagged:
         """Give the item indices that each of ``users``, int64 ``(B,)``, has seen; none for strangers."""
@@ -103,10 +108,6 @@ def _seen(users: EntityTable, items: EntityTable, user_indices: Tensor, item_ind
     distinct = torch.unique(rows[known] * stride + item_indices[known])
     lengths = torch.bincount(distinct // stride, minlength=len(users) + 1)
     return Jagged(distinct % stride, torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]))
-
-
-def _pairs(memory: Memory) -> tuple[Tensor, Tensor]:
-    return memory.users.indices[memory.seen.owners], memory.seen.values
 
 
 def _missing(feature: Feature, count: int) -> Column:

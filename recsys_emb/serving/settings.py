@@ -7,9 +7,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import ArtifactError, listed
 from recsys_emb.serving.fitted import Fitted, LabelRange
 from recsys_emb.serving.learning import Plan
+from recsys_emb.serving.lineage import Step
 from recsys_emb.training.history import Epoch, FitHistory
 from recsys_emb.training.losses import BPR, Logistic, SampledSoftmax, SquaredError
 from recsys_emb.training.minibatch import Minibatch
@@ -45,6 +47,7 @@ def write_settings(plan: Plan, fitted: Fitted) -> dict[str, Any]:
         "objective": objective,
         "label": _without_nan(dataclasses.asdict(fitted.label)),
         "history": _without_nan(dataclasses.asdict(fitted.history)),
+        "lineage": [dataclasses.asdict(step) for step in fitted.lineage],
         "plan": {**described, "epochs": plan.epochs, "seed": plan.seed, "progress": plan.progress},
     }
 
@@ -86,6 +89,29 @@ def read_history(settings: Mapping[str, Any]) -> FitHistory:
         raise ArtifactError(f"recommender.json: history: expected epochs, got {error}. Save it again.") from error
     best, seconds = _whole(said.get("best_epoch"), "best_epoch"), _number(said.get("seconds"), "seconds")
     return FitHistory(epochs, best or 0, refit, seconds or 0.0, bool(said.get("interrupted")))
+
+
+def read_lineage(settings: Mapping[str, Any], encoder: FeatureEncoder) -> tuple[Step, ...]:
+    """Read where the model comes from; its last step must have led to this encoder.
+
+    Raises
+    ------
+    ArtifactError
+        When the last step led elsewhere.
+    """
+    try:
+        lineage = tuple(
+            Step(str(one["fingerprint"]), int(one["rows"]), dict(one["values"])) for one in settings["lineage"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        got = type(error).__name__
+        raise ArtifactError(f"recommender.json: expected a lineage, got {got} {error}. Save it again.") from error
+    if not lineage or lineage[-1].fingerprint != encoder.fingerprint:
+        got = lineage[-1].fingerprint[:12] if lineage else "nothing"
+        raise ArtifactError(
+            f"recommender.json: expected a lineage that leads to {encoder.fingerprint[:12]}, got {got}. Save it again."
+        )
+    return lineage
 
 
 def describe(declared: object) -> dict[str, Any] | None:

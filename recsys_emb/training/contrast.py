@@ -9,6 +9,7 @@ from torch import Tensor
 
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.training.objective import Objective, SharedItems, UnseenItems
+from recsys_emb.training.past import Past
 from recsys_emb.training.sampling import Interactions
 from recsys_emb.training.scoring import Scorer, Sides, Sum
 
@@ -25,11 +26,11 @@ class Contrasting(Protocol):
         """Score training rows ``chosen`` ``(B,)``: ``(B, 1 + n)``, own item first, and the others' L2 per row."""
 
 
-def contrast_of(objective: Objective, rows: Batch, scorer: Scorer) -> Contrasting:
-    """Choose what an objective asks for, over training rows with pooling weights."""
+def contrast_of(objective: Objective, rows: Batch, scorer: Scorer, past: Past | None = None) -> Contrasting:
+    """Choose what an objective asks for, over training rows with pooling weights; ``past`` is what came before."""
     if objective.contrast is None:
         return Labels(torch.arange(len(rows), device=scorer.device))
-    interactions = Interactions.from_batch(rows, scorer.schema)
+    interactions = Interactions.from_batch(rows, scorer.schema, past)
     if isinstance(objective.contrast, UnseenItems):
         return Unseen(interactions, scorer, objective.contrast)
     return Shared(interactions, scorer, objective.contrast)

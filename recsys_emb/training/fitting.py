@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
-import time
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,10 +17,13 @@ from tqdm import tqdm
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.errors import FitError, counted
 from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.training.checkpoints import Checkpoints, Journal
 from recsys_emb.training.history import Epoch, FitHistory, best_of
 from recsys_emb.training.judge import Judge
 from recsys_emb.training.objective import EarlyStopping, Objective
+from recsys_emb.training.past import Experience, Past
 from recsys_emb.training.rows import forget_absent, learnable
+from recsys_emb.training.schedule import Schedule
 
 __all__ = ["EarlyStopping", "Epoch", "FitHistory", "Run", "Solver", "train"]
 
@@ -42,7 +44,7 @@ class Solver(Protocol):
         """Say why this solver cannot train the model, as a clause; None when it can."""
 
     def start(self, model: MatrixFactorization, batch: Batch, objective: Objective, *, seed: int) -> Run:
-        """Prepare a run over training rows."""
+        """Prepare a run over training rows. One that goes on from earlier rows is given ``past=`` too."""
 
 
 def train(
@@ -55,6 +57,8 @@ def train(
     early_stopping: EarlyStopping | None = None,
     validation: Batch | None = None,
     fresh: bool = True,
+    past: Past | None = None,
+    checkpoints: Checkpoints | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> FitHistory:
@@ -81,6 +85,12 @@ def train(
     fresh
         True draws the model anew with the objective's standard deviation, learns the label's units, and sets rows
         that do not occur to zero. False continues from the weights and units that the model has.
+    past
+        What came before, for a run that continues with new rows alone: negatives are then drawn among all items but
+        those that a user ever had, and rows that have learned much move little (see `Experience`).
+    checkpoints
+        Where to keep snapshots of a fresh run. If there is one of the same run, it goes on from there, and ends with
+        the bits that it would have ended with.
     seed
         Of everything: first weights, held-out rows, order, negatives.
     progress
@@ -93,7 +103,7 @@ def train(
     DataError
         When a label or a weight cannot be learned; the message names the column and the number of rows.
     FitError
-        When the solver cannot train the model, or the run diverges.
+        When the solver cannot train the model, or its runs cannot be resumed, or the run diverges.
 
     Notes
     -----
@@ -103,18 +113,28 @@ def train(
     Where too few rows would be held out, the run takes ``early_stopping.min_epochs`` epochs. A `History` holds what
     users had in the rows that are learned, never in those held out.
     """
-    started = time.perf_counter()
     reason = solver.why_not(model, objective)
     if reason is not None:
         raise FitError(
             f"{type(solver).__name__}: expected a model that it can train, but {reason}. "
             "Train with another solver, or change the model."
         )
-    schedule = _Schedule.of(objective, epochs, early_stopping, watched=validation is not None)
+    schedule = Schedule.of(objective, epochs, early_stopping, watched=validation is not None)
     rows = learnable(batch, model.schema, objective)
     watched = None if validation is None else learnable(validation, model.schema, objective)
-    training = _Training(model, objective, solver, schedule, seed=seed, fresh=fresh, hidden=_hidden(progress))
     history = FitHistory()
+    journal = Journal(model, history, checkpoints)
+    training = _Training(
+        model,
+        objective,
+        solver,
+        schedule,
+        journal,
+        seed=seed,
+        fresh=fresh,
+        past=None if past is None else past.pooled(model.schema),
+        hidden=_hidden(progress),
+    )
     try:
         training.fill(history, rows, watched)
     except KeyboardInterrupt:
@@ -122,49 +142,22 @@ def train(
         history.best_epoch = history.best_epoch or len(history.epochs)
         warnings.warn(
             f"train: interrupted after {counted(len(history.epochs) + len(history.refit), 'epoch')}. "
-            "The model is usable and holds what it learned until then.",
+            f"The model is usable and holds what it learned until then.{_resumption(checkpoints)}",
             RuntimeWarning,
             stacklevel=2,
         )
-    history.seconds = time.perf_counter() - started
+    history.seconds = journal.seconds
     return history
+
+
+def _resumption(checkpoints: Checkpoints | None) -> str:
+    """Say how an interrupted run goes on, if it can."""
+    return "" if checkpoints is None else " The same call goes on from the last checkpoint."
 
 
 def _hidden(progress: bool | None) -> bool | None:
     """Give tqdm's ``disable``, for which None is a terminal's choice."""
     return None if progress is None else not progress
-
-
-@dataclass(frozen=True)
-class _Schedule:
-    """How long to train."""
-
-    epochs: int
-    stopping: EarlyStopping | None
-
-    @classmethod
-    def of(
-        cls, objective: Objective, epochs: int | None, stopping: EarlyStopping | None, *, watched: bool
-    ) -> _Schedule:
-        if epochs is not None and epochs < 1:
-            raise FitError(f"train: expected epochs of at least 1, got {epochs!r}. An epoch is a pass over the rows.")
-        default = objective.defaults.early_stopping
-        if watched:
-            default = default or EarlyStopping()
-        elif epochs is not None:
-            default = None
-        return cls(objective.defaults.epochs if epochs is None else epochs, stopping or default)
-
-    def held_out(self, num_rows: int) -> int:
-        """Rows to hold out for the search."""
-        return 0 if self.stopping is None else round(self.stopping.fraction * num_rows)
-
-    def is_over(self, lines: Sequence[Epoch]) -> bool:
-        """Whether the last epochs brought nothing."""
-        if self.stopping is None or not lines or lines[-1].validation is None:
-            return False
-        patient = lines[-1].epoch - best_of(lines) < self.stopping.patience
-        return lines[-1].epoch >= self.stopping.min_epochs and not patient
 
 
 class _Training:
@@ -175,18 +168,23 @@ class _Training:
         model: MatrixFactorization,
         objective: Objective,
         solver: Solver,
-        schedule: _Schedule,
+        schedule: Schedule,
+        journal: Journal,
         *,
         seed: int,
         fresh: bool,
+        past: Past | None,
         hidden: bool | None,
     ) -> None:
         self._model, self._objective, self._solver, self._schedule = model, objective, solver, schedule
-        self._seed, self._fresh, self._hidden = seed, fresh, hidden
+        self._journal = journal
+        self._seed, self._fresh, self._past, self._hidden = seed, fresh, past, hidden
 
     def fill(self, history: FitHistory, rows: Batch, validation: Batch | None) -> None:
         """Train as the schedule says, and note every epoch down."""
         held_out = self._schedule.held_out(len(rows))
+        if self._journal.open():
+            return
         if validation is not None:
             self._keep_best(history, rows, validation)
         elif held_out:
@@ -195,57 +193,69 @@ class _Training:
             stopping, epochs = self._schedule.stopping, self._schedule.epochs
             # Too few rows to hold any out: the least that a search would run.
             epochs = epochs if stopping is None else min(epochs, stopping.min_epochs)
-            for line in self._epochs(rows, epochs):
-                history.epochs.append(line)
+            for line in self._epochs(history.epochs, rows, epochs):
                 history.best_epoch = line.epoch
+        self._journal.finish()
 
     def _keep_best(self, history: FitHistory, rows: Batch, validation: Batch) -> None:
-        weights: dict[str, Tensor] = {}
         try:
-            for line in self._epochs(rows, self._schedule.epochs, validation):
-                history.epochs.append(line)
+            for line in self._epochs(history.epochs, rows, self._schedule.epochs, validation):
                 if best_of(history.epochs) == line.epoch:
-                    history.best_epoch, weights = line.epoch, copy.deepcopy(self._model.state_dict())
+                    history.best_epoch, self._journal.best = line.epoch, copy.deepcopy(self._model.state_dict())
         finally:
-            if weights:
-                self._model.load_state_dict(weights)
+            if self._journal.best:
+                self._model.load_state_dict(self._journal.best)
 
     def _search(self, history: FitHistory, rows: Batch, held_out: int) -> None:
         """Find the best number of epochs on held-out rows; train on all, from the same start, for as many."""
         start = {} if self._fresh else copy.deepcopy(self._model.state_dict())
         order = torch.from_numpy(np.random.default_rng([self._seed, len(rows)]).permutation(len(rows)))
         apart, kept = rows.select(order[:held_out]), rows.select(order[held_out:])
-        for line in self._epochs(kept, self._schedule.epochs, apart):
-            history.epochs.append(line)
-        history.best_epoch = best_of(history.epochs)
-        found = copy.deepcopy(self._model.state_dict())
+        found: dict[str, Tensor] = {}
+        if self._journal.stage == "train":
+            for _ in self._epochs(history.epochs, kept, self._schedule.epochs, apart):
+                pass
+            history.best_epoch, self._journal.stage = best_of(history.epochs), "refit"
+            found = copy.deepcopy(self._model.state_dict())
         if start:
             self._model.load_state_dict(start)
         try:
-            for line in self._epochs(rows, history.best_epoch):
-                history.refit.append(line)
+            for _ in self._epochs(history.refit, rows, history.best_epoch):
+                pass
         except KeyboardInterrupt:
-            self._model.load_state_dict(found)
+            self._model.load_state_dict(found or self._model.state_dict())
             raise
 
-    def _epochs(self, rows: Batch, limit: int, validation: Batch | None = None) -> Iterator[Epoch]:
-        """Begin, and give one line per epoch until the limit or the schedule's end."""
+    def _epochs(self, lines: list[Epoch], rows: Batch, limit: int, validation: Batch | None = None) -> Iterator[Epoch]:
+        """Begin, or go on, and add a line per epoch until the limit or the schedule's end."""
         self._begin(rows)
-        run = self._solver.start(self._model, rows, self._objective, seed=self._seed)
+        past = {} if self._past is None else {"past": self._past}
+        run = self._solver.start(self._model, rows, self._objective, seed=self._seed, **past)
+        held = self._held(rows)
         judge = None
         if validation is not None:
-            judge = Judge(self._model, self._objective, rows, validation, seed=self._seed)
-        lines: list[Epoch] = []
-        with tqdm(total=limit, desc="train", unit="epoch", disable=self._hidden) as bar:
+            judge = Judge(self._model, self._objective, rows, validation, seed=self._seed, past=self._past)
+        self._journal.follow(run, self._solver)
+        with tqdm(total=limit, initial=len(lines), desc="train", unit="epoch", disable=self._hidden) as bar:
             while len(lines) < limit and not self._schedule.is_over(lines):
-                line = Epoch(len(lines) + 1, run.epoch(), None if judge is None else judge())
+                with held():
+                    loss = run.epoch()
+                line = Epoch(len(lines) + 1, loss, None if judge is None else judge())
                 figures = [line.train_loss, 0.0 if line.validation is None else line.validation]
                 self._check(all(map(math.isfinite, figures)), line, run)
                 lines.append(line)
                 bar.set_postfix(loss=line.train_loss, validation=line.validation, refresh=False)
                 bar.update()
                 yield line
+                self._journal.after_epoch()
         self._check(all(bool(one.isfinite().all()) for one in self._model.parameters()), lines[-1], run)
+
+    def _held(self, rows: Batch) -> Callable[[], contextlib.AbstractContextManager[None]]:
+        """Give what to wrap an epoch in: what has learned before moves little."""
+        if self._past is None:
+            return contextlib.nullcontext
+        draws = self._objective.contrast is not None
+        return Experience(self._model, rows, self._past, draws=draws).held
 
     def _begin(self, rows: Batch) -> None:
         self._model.vectors.remember(rows, anew=self._fresh)

@@ -9,6 +9,7 @@ from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.training.objective import Objective, UnseenItems
+from recsys_emb.training.past import Past
 from recsys_emb.training.rows import with_pooling_weights
 from recsys_emb.training.sampling import Interactions
 from recsys_emb.training.scoring import Scorer
@@ -34,10 +35,19 @@ class Judge:
         Rows; the first only tell the range of the label and what users have.
     seed
         Of the negatives.
+    past
+        What came before the training rows, in a run that goes on.
     """
 
     def __init__(
-        self, model: MatrixFactorization, objective: Objective, train: Batch, validation: Batch, *, seed: int
+        self,
+        model: MatrixFactorization,
+        objective: Objective,
+        train: Batch,
+        validation: Batch,
+        *,
+        seed: int,
+        past: Past | None = None,
     ) -> None:
         self._model, self._objective = model, objective
         device = model.scale.device
@@ -47,7 +57,8 @@ class Judge:
         self._drawn: Tensor | None = None
         if objective.contrast is not None:
             everything = stack_rows([_features(train.to(device)), _features(validation.to(device))])
-            interactions = Interactions.from_batch(with_pooling_weights(everything, model.schema), model.schema)
+            everything = with_pooling_weights(everything, model.schema)
+            interactions = Interactions.from_batch(everything, model.schema, None if past is None else past.to(device))
             kept = interactions.contrasted()
             kept = kept[kept >= len(train)]
             rows = rows.select(kept - len(train))

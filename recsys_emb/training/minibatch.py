@@ -14,10 +14,14 @@ from torch.optim import Optimizer
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.errors import FitError
 from recsys_emb.lookup.base import IndexLookup
+from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.training.checkpoints import Snapshot
 from recsys_emb.training.contrast import contrast_of
 from recsys_emb.training.objective import Defaults, Objective, Units, check_settings
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
+from recsys_emb.training.optimizer_state import optimizer_state, restore_optimizer
+from recsys_emb.training.past import Past
 from recsys_emb.training.rows import check_ranges, with_pooling_weights, with_unknown
 from recsys_emb.training.scoring import Scorer
 
@@ -88,7 +92,9 @@ class Minibatch:
             return f"{name} takes sparse gradients only; make the model with sparse=True, or use LazyAdam"
         return None
 
-    def start(self, model: MatrixFactorization, batch: Batch, objective: Objective, *, seed: int) -> MinibatchRun:
+    def start(
+        self, model: MatrixFactorization, batch: Batch, objective: Objective, *, seed: int, past: Past | None = None
+    ) -> MinibatchRun:
         """Move model and rows to the device; `MinibatchRun.epoch` then trains.
 
         Raises
@@ -101,7 +107,8 @@ class Minibatch:
             raise FitError(f"Minibatch: expected an optimizer that fits the gradients, but {reason}.")
         device = model.scale.device if self.device is None else torch.device(self.device)
         model.to(device)
-        return MinibatchRun(model, batch.to(device), objective, self, seed=seed)
+        past = None if past is None else past.to(device)
+        return MinibatchRun(model, batch.to(device), objective, self, seed=seed, past=past)
 
     def made_for(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         """Make the optimizer of these parameters."""
@@ -125,16 +132,26 @@ class MinibatchRun:
     """A run of `Minibatch`; after every step the model's tensors are up to date."""
 
     def __init__(
-        self, model: MatrixFactorization, batch: Batch, objective: Objective, solver: Minibatch, *, seed: int
+        self,
+        model: MatrixFactorization,
+        batch: Batch,
+        objective: Objective,
+        solver: Minibatch,
+        *,
+        seed: int,
+        past: Past | None = None,
     ) -> None:
         check_ranges(batch, model.biases)
         self._model, self._objective, self._batch_size = model, objective, solver.batch_size
-        self._seed, self._epoch = seed, 0
+        self.after_part: Callable[[], None] = _nothing
+        self._seed, self._epoch, self._done = seed, 0, 0
+        self._total = torch.zeros((), dtype=torch.float64, device=model.scale.device)
+        self._generator = torch.Generator(model.scale.device)
         self._optimizer = solver.made_for(model.parameters())
         self.learning_rate = float(self._optimizer.param_groups[0]["lr"])
         self._scorer = Scorer(model, solver.settings(objective))
         rows = with_pooling_weights(batch, model.schema)
-        self._contrast = contrast_of(objective, rows, self._scorer)
+        self._contrast = contrast_of(objective, rows, self._scorer, past)
         self._learned = self._contrast.rows
         self._rows = with_unknown(rows, model.schema, seed=seed)
         units = Units(float(model.offset), float(model.scale))
@@ -144,15 +161,32 @@ class MinibatchRun:
     def epoch(self) -> float:
         """Learn every row once; give the mean loss over the rows learned, L2 apart."""
         rng = np.random.default_rng([self._seed, self._epoch])
-        device = self._learned.device
-        generator = torch.Generator(device).manual_seed(int(rng.integers(2**63)))
-        order = self._learned[torch.from_numpy(rng.permutation(len(self._learned))).to(device)]
-        total = torch.zeros((), dtype=torch.float64, device=device)
+        drawn = int(rng.integers(2**63))
+        if not self._done:
+            self._generator.manual_seed(drawn)
+        order = self._learned[torch.from_numpy(rng.permutation(len(self._learned))).to(self._learned.device)]
         with _gradients(self._model, sparse=isinstance(self._optimizer, ROW_SPARSE)):
-            for rows in torch.split(order, self._batch_size):
-                total += self._step(rows, generator)
-        self._epoch += 1
-        return float(total) / len(order)
+            for rows in torch.split(order, self._batch_size)[self._done :]:
+                self._total += self._step(rows, self._generator)
+                self._done += 1
+                self.after_part()
+        mean = float(self._total) / len(order)
+        self._epoch, self._done = self._epoch + 1, 0
+        self._total.zero_()
+        return mean
+
+    def state(self) -> Snapshot:
+        """Say where the run is: epoch, batches done, the optimizer's state, and that of the generator of negatives."""
+        tensors = {"total": self._total, "generator": self._generator.get_state()}
+        mine = Snapshot({"epoch": self._epoch, "done": self._done}, tensors)
+        return mine.adding("optimizer", optimizer_state(self._optimizer))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go to where `state` was called."""
+        self._epoch, self._done = snapshot.numbers["epoch"], snapshot.numbers["done"]
+        self._total.copy_(snapshot.tensors["total"])
+        self._generator.set_state(snapshot.tensors["generator"].cpu())
+        restore_optimizer(self._optimizer, snapshot.part("optimizer"))
 
     def _step(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         rows = self._rows.select(chosen)
@@ -166,9 +200,13 @@ class MinibatchRun:
         return losses.detach().sum()
 
 
+def _nothing() -> None:
+    pass
+
+
 def _tables(model: MatrixFactorization) -> Iterator[nn.Module]:
-    yield from model.vectors.tables
-    yield from model.biases.tables
+    for table in (*model.vectors.tables, *model.biases.tables):
+        yield table.items if isinstance(table, HistoryEmbedding) else table
 
 
 @contextlib.contextmanager

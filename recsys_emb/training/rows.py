@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -87,7 +89,7 @@ def with_pooling_weights(batch: Batch, schema: Schema) -> Batch:
         for feature in schema.features
         if isinstance(feature, MultiCategorical) and feature.name in batch
     }
-    return batch.replacing(lists)
+    return replace(batch, columns={**batch.columns, **lists})
 
 
 def with_unknown(batch: Batch, schema: Schema, *, seed: int) -> Batch:
@@ -97,23 +99,26 @@ def with_unknown(batch: Batch, schema: Schema, *, seed: int) -> Batch:
         for place, feature in enumerate(schema.features)
         if isinstance(feature, (Categorical, MultiCategorical)) and feature.unknown_dropout
     }
-    return batch.replacing(routed)
+    return replace(batch, columns={**batch.columns, **routed})
 
 
 def forget_absent(tables: FeatureEmbedding, batch: Batch) -> None:
     """Set rows to zero that no training row names: what was never learned should add nothing.
 
-    Frozen tables stay; so do lookups without a row per index.
+    Rows that were given (pretrained vectors) stay, frozen tables too; so do lookups without a row per index.
     """
     present: dict[int, tuple[Tensor, Tensor]] = {}
     for name in tables.names:
         table = tables.lookup(name)
-        storage = None if isinstance(table, NumericProjection) else table.storage()
-        if storage is None or not next(table.parameters()).requires_grad:
+        if isinstance(table, NumericProjection) or not next(table.parameters()).requires_grad:
+            continue
+        storage = table.storage()
+        if storage is None:
             continue
         column = table.lists() if isinstance(table, HistoryEmbedding) else batch[name]
         _, named = present.setdefault(id(table), (storage, storage.new_zeros(len(storage), dtype=torch.bool)))
         named[(column.values if isinstance(column, Jagged) else column).to(named.device)] = True
+        named[table.given_rows.to(named.device)] = True
     for storage, named in present.values():
         storage[~named] = 0.0
 

@@ -17,6 +17,7 @@ from recsys_emb.encoding.entities import EntityTable
 from recsys_emb.errors import FitError, counted
 from recsys_emb.schema.columns import Categorical
 from recsys_emb.schema.schema import Schema
+from recsys_emb.training.past import Past
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +124,10 @@ class Interactions:
     catalogue: EntityTable
 
     @classmethod
-    def from_batch(cls, batch: Batch, schema: Schema) -> Interactions:
+    def from_batch(cls, batch: Batch, schema: Schema, past: Past | None = None) -> Interactions:
         """Give users and items numbers, in the order of their indices.
+
+        What stood in earlier rows is seen too, and their items can be drawn.
 
         Raises
         ------
@@ -136,6 +139,7 @@ class Interactions:
         names = [item.name, *(feature.name for feature in schema.item_features)]
         first_index = UNKNOWN_INDEX + item.unknown.rows
         catalogue = EntityTable.from_batch(batch, item.name, names, first_index=first_index)
+        catalogue = catalogue if past is None else past.catalogue.merged(catalogue)
         if not len(catalogue):
             raise FitError(
                 f"{item.name}: expected a known item to draw negatives from, got none in {counted(len(batch), 'row')}. "
@@ -143,8 +147,13 @@ class Interactions:
             )
         indices, users = torch.unique(batch.indices(user.name), return_inverse=True)
         items = catalogue.rows_of(batch.indices(item.name))
-        known = items < len(catalogue)
-        seen = Seen.from_pairs(users[known], items[known], num_users=len(indices), num_items=len(catalogue))
+        pairs = torch.stack([users, items])
+        if past is not None:
+            place = torch.searchsorted(indices, past.users).clamp(max=len(indices) - 1)
+            earlier = torch.stack([place, catalogue.rows_of(past.items)])
+            pairs = torch.cat([pairs, earlier[:, indices[place] == past.users]], 1)
+        pairs = pairs[:, pairs[1] < len(catalogue)]
+        seen = Seen.from_pairs(pairs[0], pairs[1], num_users=len(indices), num_items=len(catalogue))
         return cls(users, items, seen, catalogue)
 
     def contrasted(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ import torch
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.training.checkpoints import Snapshot
 from recsys_emb.training.losses import BPR, Logistic, SquaredError
 from recsys_emb.training.objective import Defaults, Objective, Units, UnseenItems, check_settings
+from recsys_emb.training.past import Past
 from recsys_emb.training.plan import occurrences, row_lists, user_order
 from recsys_emb.training.rows import check_ranges, with_pooling_weights, with_unknown
 from recsys_emb.training.sampling import Interactions
@@ -81,26 +84,37 @@ class SequentialSGD:
             return f"the schema declares {len(model.vectors.histories)} histories, and the kernels take one"
         return model.why_not_linear()
 
-    def start(self, model: MatrixFactorization, batch: Batch, objective: Objective, *, seed: int) -> SequentialRun:
+    def start(
+        self, model: MatrixFactorization, batch: Batch, objective: Objective, *, seed: int, past: Past | None = None
+    ) -> SequentialRun:
         """Lay the rows out and take over the model's tensors; `SequentialRun.epoch` then trains them."""
-        return SequentialRun(model, batch, objective, self.settings(objective), seed=seed)
+        return SequentialRun(model, batch, objective, self.settings(objective), seed=seed, past=past)
 
 
 class SequentialRun:
     """A run of `SequentialSGD`; after every epoch the model's tensors are up to date."""
 
     def __init__(
-        self, model: MatrixFactorization, batch: Batch, objective: Objective, settings: Defaults, *, seed: int
+        self,
+        model: MatrixFactorization,
+        batch: Batch,
+        objective: Objective,
+        settings: Defaults,
+        *,
+        seed: int,
+        past: Past | None = None,
     ) -> None:
         self.learning_rate = settings.learning_rate
-        self._seed, self._epoch, self._size = seed, 0, len(batch)
+        self.after_part: Callable[[], None] = _nothing
+        self._seed, self._size = seed, len(batch)
+        self._epoch, self._done, self._learned, self._total = 0, 0, 0, 0.0
         check_ranges(batch, model.biases)
         schema, stack = model.schema, Stack(model)
         users = np.zeros(len(batch), np.int64) if schema.user is None else batch.indices(schema.user.name).numpy()
         rows = with_pooling_weights(batch.select(torch.from_numpy(user_order(users, seed))), schema)
         interactions = None
         if objective.contrast is not None:
-            interactions = Interactions.from_batch(rows, schema)
+            interactions = Interactions.from_batch(rows, schema, past)
             interactions.contrasted()
         rows = with_unknown(rows, schema, seed=seed)
         self._task = _task(model, objective)
@@ -117,12 +131,23 @@ class SequentialRun:
         rng = np.random.default_rng([self._seed, self._epoch])
         task = self._task._replace(seed=int(rng.integers(2**63)))
         bounds = np.linspace(0, self._size, min(_CHUNKS, self._size) + 1).astype(int).tolist()
-        total, learned = 0.0, 0
-        for chunk in rng.permutation(len(bounds) - 1):
+        for chunk in rng.permutation(len(bounds) - 1)[self._done :]:
             loss, count = self._learn(task, (bounds[chunk], bounds[chunk + 1]))
-            total, learned = total + loss, learned + count
-        self._epoch += 1
-        return total / learned if learned else float("nan")
+            self._total, self._learned, self._done = self._total + loss, self._learned + count, self._done + 1
+            self.after_part()
+        mean = self._total / self._learned if self._learned else float("nan")
+        self._epoch, self._done, self._learned, self._total = self._epoch + 1, 0, 0, 0.0
+        return mean
+
+    def state(self) -> Snapshot:
+        """Say where the run is: which epoch, and how many parts of it are done."""
+        numbers = {"epoch": self._epoch, "done": self._done, "learned": self._learned}
+        return Snapshot(numbers, {"total": torch.tensor(self._total, dtype=torch.float64)})
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go to where `state` was called."""
+        self._epoch, self._done, self._learned = (snapshot.numbers[name] for name in ("epoch", "done", "learned"))
+        self._total = float(snapshot.tensors["total"])
 
     def _learn(self, task: Task, span: tuple[int, int]) -> tuple[float, int]:
         room = kernels.sequential
@@ -130,6 +155,10 @@ class SequentialRun:
             return room.ranking_pass(task, span, self._examples, self._contrast, self._tables)
         one_pass = room.pair_pass if self._are_pairs else room.list_pass
         return one_pass(task, span, self._examples, self._tables), span[1] - span[0]
+
+
+def _nothing() -> None:
+    pass
 
 
 def _task(model: MatrixFactorization, objective: Objective) -> Task:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import recsys_emb.artifact.folder as folder_module
+import recsys_emb.artifact.swapping as swapping_module
 from recsys_emb._version import __version__
 from recsys_emb.artifact.folder import FORMAT_VERSION, MANIFEST, check_folder, read_folder, read_json, write_folder
 from recsys_emb.errors import ArtifactError
@@ -65,7 +65,7 @@ def test_an_earlier_artifact_is_replaced_and_nothing_is_left_beside_it(saved: Pa
 
 
 def test_an_earlier_artifact_is_replaced_where_folders_cannot_be_swapped(saved: Path, monkeypatch) -> None:
-    monkeypatch.setattr(folder_module, "_exchange", lambda *_: False)
+    monkeypatch.setattr(swapping_module, "_exchange", lambda *_: False)
     write_folder(saved, write("new"))
     assert read_folder(saved, read_all) == ["new", "new"]
     assert [path.name for path in saved.parent.iterdir()] == ["saved"]
@@ -238,7 +238,7 @@ def test_readers_beside_a_writer_see_one_version_or_the_other(saved: Path) -> No
 
 def test_a_folder_moved_aside_returns_when_the_new_one_cannot_take_its_name(tmp_path: Path, monkeypatch) -> None:
     write_folder(tmp_path / "saved", write("old"))
-    monkeypatch.setattr(folder_module, "_exchange", lambda *_: False)
+    monkeypatch.setattr(swapping_module, "_exchange", lambda *_: False)
     rename = Path.rename
 
     def refuse_the_second(self: Path, target: Path) -> Path:

@@ -18,7 +18,7 @@ from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import DataError, EmptySourceError, FitError, RecsysEmbError, RepeatedPairsWarning
 from recsys_emb.evaluation.splitting import split_last, split_random, split_time
 from recsys_emb.models.matrix_factorization import MatrixFactorization
-from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Schema
+from recsys_emb.schema import Categorical, History, MultiCategorical, Numeric, Schema
 from recsys_emb.training.fitting import train
 from recsys_emb.training.losses import BPR, Logistic, SquaredError
 from recsys_emb.training.minibatch import Minibatch
@@ -110,6 +110,21 @@ def test_tr_02_long_lists_keep_their_latest_values_and_tags_the_declared_end() -
     assert encoder.inverse_transform(batch)["tags"].tolist() == [["u", "v", "w"], ["u"]]
     assert batch.lists("recent").lengths.tolist() == [3, 2]
     assert batch.lists("recent").pad().shape == (2, 3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_tr_02_histories_keep_the_latest_items_of_rows_in_time_order_and_know_their_length(seed: int) -> None:
+    shuffled = pd.DataFrame({"user": [1] * 6 + [2] * 2, "item": [*"abcdef", *"ab"], "time": [*range(6), 1, 2]})
+    frame = shuffled.sample(frac=1, random_state=seed).sort_values("time", kind="stable")
+    pair = {"user": Categorical("user"), "item": Categorical("item")}
+    model, batch = encoded(Schema(**pair, user_features=[History("item", max_length=3)]), frame)
+    train(model, batch, BPR(), SequentialSGD(), epochs=1)
+    encoder = FeatureEncoder(Schema(**pair)).fit(frame)
+    users = encoder.vocabularies["user"].encode([1, 2])
+    lists = model.vectors.histories["item_history"].lists(users)
+    assert [encoder.vocabularies["item"].decode(one) for one in lists.to_lists()] == [["d", "e", "f"], ["a", "b"]]
+    assert lists.lengths.tolist() == [3, 2]
+    assert lists.pad().tolist()[1][2] == 0
 
 
 # --- TR-04 -----------------------------------------------------------------------------------------------------

@@ -113,6 +113,11 @@ def test_the_rows_of_the_fit_are_covered_and_have_not_drifted(encoder: FeatureEn
     assert same.warnings == ()
 
 
+def test_the_rows_of_a_fit_of_rare_values_have_not_drifted_either() -> None:
+    fitted = [*range(2000), *range(1000), *range(100)]
+    assert of_feature(Categorical("x"), fitted, fitted[::-1])["x"].drift == 0
+
+
 def test_values_seen_once_tell_how_many_strangers_chance_brings(found: EncodingReport) -> None:
     assert found["user"].unknown_by_chance == pytest.approx(2 / 4 * 4 / 5)
     dropped = of_feature(Categorical("x", min_count=2), [1, 1, 2], [1, 3])

@@ -164,6 +164,15 @@ CONTRADICTIONS = {
         "History('movie'): expected a user feature that names the schema's item, got 'movie'. "
         "Put History(<item name>) into user_features.",
     ),
+    "vocabulary of nobody at all": (
+        lambda: Schema(context_features=[Categorical("a", vocabulary="b")]),
+        "Categorical('a'): expected vocabulary= to name one of no feature, as none owns one, got 'b'. "
+        "Name a feature that owns its vocabulary.",
+    ),
+    "a feature without its list": (
+        lambda: Schema(user=USER, item_features=Numeric("year")),  # type: ignore[arg-type]
+        f"Schema.item_features: expected a list of features, got {Numeric('year')!r}. Put it into a list.",
+    ),
     "no features": (
         lambda: Schema(label="rating"),
         "Schema: expected at least one feature, got (). Declare user=, item= or context_features=.",

@@ -233,6 +233,20 @@ def test_an_interrupt_of_a_watched_run_keeps_the_best_weights(ids: Schema, model
     assert bias_of(model) == pytest.approx(0.1)
 
 
+def test_an_interrupt_of_the_second_training_keeps_the_first_one(ids: Schema, model_of: ModelOf, rows: Batch) -> None:
+    class Script(Scripted):
+        def epoch(self) -> float:
+            if len(self.sizes) == 2:
+                raise KeyboardInterrupt
+            return super().epoch()
+
+    model, stopping = model_of(ids), EarlyStopping(fraction=0.2, min_epochs=2, patience=1)
+    with pytest.warns(RuntimeWarning, match="interrupted after 2 epochs"):
+        history = train(model, rows, SquaredError(), Script([0.5, 2.0, 9.0]), epochs=3, early_stopping=stopping)
+    assert (history.interrupted, history.best_epoch, history.refit) == (True, 1, [])
+    assert bias_of(model) == 2.0
+
+
 def test_a_bar_is_shown_when_asked_for_and_hidden_off_a_terminal(
     ids: Schema, model_of: ModelOf, rows: Batch, capsys: pytest.CaptureFixture[str]
 ) -> None:

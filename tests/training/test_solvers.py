@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -13,10 +14,11 @@ from torch import Tensor
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.errors import FitError
 from recsys_emb.models.matrix_factorization import MatrixFactorization
-from recsys_emb.schema import Categorical, Hashed, MultiCategorical, OneHot, Position, Schema
+from recsys_emb.schema import Categorical, Hashed, History, MultiCategorical, OneHot, Position, Schema
+from recsys_emb.training.fitting import train
 from recsys_emb.training.losses import BPR, Logistic, SampledSoftmax, SquaredError
 from recsys_emb.training.minibatch import Minibatch
-from recsys_emb.training.objective import Objective
+from recsys_emb.training.objective import EarlyStopping, Objective
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
 from recsys_emb.training.sequential import SequentialSGD
 
@@ -345,3 +347,72 @@ def test_a_cuda_run_learns_what_the_cpu_does(
     losses = [run.epoch() for _ in range(12)]
     assert losses[-1] < losses[0]
     assert model.scale.device.type == "cuda"
+
+
+# --- histories -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def remembering(rich: Schema) -> Schema:
+    """Every kind of feature, and what users had."""
+    user_features = (*rich.user_features, History("item", l2_scale=4.0))
+    return dataclasses.replace(rich, user_features=user_features)
+
+
+@pytest.mark.parametrize("objective", [SquaredError(), Logistic(negatives=1)], ids=repr)
+def test_one_step_of_each_solver_is_equal_with_a_history(
+    objective: Objective, remembering: Schema, model_of: ModelOf, rows_of: RowsOf
+) -> None:
+    rows = rows_of(3, seed=4, label=objective == SquaredError()).replacing(
+        {"user": torch.tensor([3, 4, 4]), "item": torch.tensor([5, 5, 6]), "country": torch.tensor([3, 4, 4])}
+    )
+    rows = rows if objective.contrast else rows.select(torch.tensor([0]))
+    models = model_of(remembering), model_of(remembering)
+    for model in models:
+        model.vectors.remember(rows_of(30).replacing({"user": torch.tensor([3, 4, 5]).repeat(10)}))
+    start = models[0].vectors.lookup("item_history").storage().clone()
+    SequentialSGD(learning_rate=1e-3, **STRENGTH).start(models[0], rows, objective, seed=0).epoch()
+    Minibatch(optimizer=sgd(1e-3), batch_size=1, **STRENGTH).start(models[1], rows, objective, seed=0).epoch()
+    assert_close(*models)
+    assert (models[0].vectors.lookup("item_history").storage() - start).abs().max() > 1e-4
+
+
+def test_a_history_holds_the_rows_that_are_learned_alone(
+    remembering: Schema, model_of: ModelOf, rows_of: RowsOf
+) -> None:
+    seen = []
+
+    class Spy(SequentialSGD):
+        def start(self, model: MatrixFactorization, batch: Batch, *args: object, **kwargs: object) -> object:
+            remembered = model.vectors.lookup("item_history").lists().to_lists()
+            had = [set(batch.indices("item")[batch.indices("user") == user].tolist()) for user in range(9)]
+            assert [set(one) for one in remembered] == had
+            seen.append(len(batch))
+            return super().start(model, batch, *args, **kwargs)
+
+    stopping = EarlyStopping(fraction=0.25, min_epochs=2, patience=1)
+    train(model_of(remembering), rows_of(40), SquaredError(), Spy(), epochs=3, early_stopping=stopping)
+    assert seen == [30, 40]
+
+
+def test_items_that_nobody_had_add_nothing_to_a_history(
+    remembering: Schema, model_of: ModelOf, rows_of: RowsOf
+) -> None:
+    model, rows = model_of(remembering), rows_of(40).replacing({"item": torch.tensor([3, 4, 5, 6]).repeat(10)})
+    train(model, rows, SquaredError(), SequentialSGD(), epochs=2)
+    table = model.vectors.lookup("item_history").storage()
+    assert not table[7:].any()
+    assert table[3:7].all()
+
+
+def test_the_kernels_take_one_history_and_batches_any_number(
+    remembering: Schema, model_of: ModelOf, rows_of: RowsOf
+) -> None:
+    both = (*remembering.user_features, History("item", max_length=2, name="latest"))
+    schema = dataclasses.replace(remembering, user_features=both)
+    model, rows = model_of(schema), rows_of(20)
+    assert SequentialSGD().why_not(model, SquaredError()) == (
+        "the schema declares 2 histories, and the kernels take one"
+    )
+    history = train(model, rows, SquaredError(), Minibatch(learning_rate=0.01), epochs=15)
+    assert history.epochs[-1].train_loss < history.epochs[0].train_loss
