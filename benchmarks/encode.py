@@ -235,19 +235,11 @@ def on_growth(bench: Bench) -> None:
     for case, work in works.items():
         small, large = partial(work, before), partial(work, longer)
         bench.growth(case, about, change="rows × 10", small=small, large=large, goal=11)
-        _on_threads(bench, case, about, large)
+        bench.second_thread(case, f"10 times {about}", large, goal=0.6)
     small, large = partial(learn, before), partial(learn, richer)
     bench.growth("fit", about, change="distinct × 10", small=small, large=large, goal=3)
     bench.memory("fit", about, change="rows × 10", job=learn, small=(before,), large=(longer,), goal=1.1)
     mostly_distinct(bench, rows)
-
-
-def _on_threads(bench: Bench, case: str, about: str, work: harness.Work) -> None:
-    def with_two() -> Any:
-        with harness.threads(2):
-            return work()
-
-    bench.growth(case, f"10 times {about}", change="threads 1 to 2", small=work, large=with_two, goal=0.6)
 
 
 def mostly_distinct(bench: Bench, rows: int) -> None:

@@ -154,14 +154,10 @@ def on_growth(bench: Bench, rows: int) -> None:
         for sizes in ((few, users, items), (10 * few, users, items), (few, min(10 * users, few), 10 * items))
     )
 
-    def with_two() -> None:
-        with harness.threads(2):
-            longer()
-
     about = f"{few:,} ratings of {users:,} users and {items:,} items, width 16, one epoch"
     bench.growth("epoch", about, change="rows × 10", small=small, large=longer, goal=12)
     bench.growth("epoch", about, change="V × 10", small=small, large=wider, goal=3)
-    bench.growth("epoch", f"10 times {about}", change="threads 1 to 2", small=longer, large=with_two, goal=0.7)
+    bench.second_thread("epoch", f"10 times {about}", longer, goal=0.7)
 
 
 # --- features and rankings ---------------------------------------------------------------------------------------

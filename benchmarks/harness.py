@@ -25,9 +25,9 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import machine
-from timing import Clock, Timed, Work, answer_of, in_words, peak_memory, ratio, rounds, threads, use_threads
+from timing import Clock, Timed, Work, answer_of, in_words, added_memory, ratio, rounds, threads, use_threads
 
-__all__ = ["OUT", "Agrees", "Bench", "Entry", "MissingPeerError", "Timed", "Work", "needs", "threads"]
+__all__ = ["OUT", "Agrees", "Bench", "Entry", "MissingPeerError", "Timed", "Work", "needs"]
 
 OUT = Path(__file__).resolve().parents[1] / "out" / "bench"
 
@@ -142,12 +142,24 @@ class Bench:
         factor = ratio(times["after"], times["before"])
         self._grown(case, about, change=change, quantity="time", ratio=factor, goal=goal, unit="s", **values)
 
+    def second_thread(self, case: str, about: str, work: Work, *, goal: float) -> None:
+        """Time a work with two threads ÷ with one."""
+
+        def with_two() -> Any:
+            with threads(2):
+                return work()
+
+        if Clock.read is time.process_time:
+            self.skip(case, "2 threads", "CPU time does not say what they bring")
+        else:
+            self.growth(case, about, change="threads 1 to 2", small=work, large=with_two, goal=goal)
+
     def memory(
         self, case: str, about: str, *, change: str, job: Callable[..., Any], small: Arguments, large: Arguments,
         goal: float,
     ) -> None:  # fmt: skip
-        """Compare the peak memory of a job after a change of size ÷ before, each in fresh processes."""
-        pairs = [(peak_memory(job, *small), peak_memory(job, *large)) for _ in range(3)]
+        """Compare the peak memory that a job adds after a change of size ÷ before, each in fresh processes."""
+        pairs = [(added_memory(job, *small), added_memory(job, *large)) for _ in range(3)]
         before, after = (statistics.median(peaks) for peaks in zip(*pairs, strict=True))
         values = {"unit": "MiB", "before": before, "after": after}
         self._grown(case, about, change=change, quantity="peak memory", ratio=after / before, goal=goal, **values)

@@ -209,26 +209,11 @@ def check_once(epoch: Epoch, columns: list[torch.Tensor]) -> None:
 
 
 def on_growth(bench: Bench, encoder: FeatureEncoder, rows: Batch) -> None:
-    tenth = Ours(encoder, rows.select(torch.arange(len(rows) // 10)))
-    whole = Ours(encoder, rows)
-
-    def with_two() -> None:
-        with harness.threads(2):
-            drain(whole)
-
-    about = f"shuffled epoch of {len(rows) // 10:,} encoded rows"
-    bench.growth(
-        "encoded, shuffled",
-        about,
-        change="rows × 10",
-        small=partial(drain, tenth),
-        large=partial(drain, whole),
-        goal=13,
-    )
-    about = f"shuffled epoch of {len(rows):,} encoded rows"
-    bench.growth(
-        "encoded, shuffled", about, change="threads 1 to 2", small=partial(drain, whole), large=with_two, goal=1
-    )
+    case, about = "encoded, shuffled", "shuffled epoch of {:,} encoded rows"
+    tenth = partial(drain, Ours(encoder, rows.select(torch.arange(len(rows) // 10))))
+    whole = partial(drain, Ours(encoder, rows))
+    bench.growth(case, about.format(len(rows) // 10), change="rows × 10", small=tenth, large=whole, goal=13)
+    bench.second_thread(case, about.format(len(rows)), whole, goal=1)
 
 
 # --- epochs from text --------------------------------------------------------------------------------------------

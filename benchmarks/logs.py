@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 COLUMNS = ("user_id", "item_id", "category", "country", "position", "tags")
 CHUNK = 1_000_000
+ROW_GROUP = 250_000
 CATEGORIES, COUNTRIES, POSITIONS, TAGS = 300, 50, 50, 2000
 
 SCHEMA = pa.schema(
@@ -40,7 +41,7 @@ def log(rows: int, *, users: int, items: int, seed: int = 0) -> Path:
         unfinished = path.with_suffix(".part")
         with pq.ParquetWriter(unfinished, SCHEMA, compression="zstd") as writer:
             for table in _tables(rows, users, items, seed):
-                writer.write_table(table, row_group_size=CHUNK)
+                writer.write_table(table, row_group_size=ROW_GROUP)
         unfinished.rename(path)
     return path
 

@@ -30,7 +30,7 @@ FOLDS, SEEDS, K = 5, 5, 10
 
 
 class DataSet(NamedTuple):
-    """Ratings with all that is known about users and items, what it means, and the goals: RMSE of ids, ids with a history, all."""
+    """Ratings with all that is known about users and items, what it means, and the goals: RMSE of ids, history, all."""
 
     name: str
     frame: pd.DataFrame

@@ -193,17 +193,12 @@ def on_growth(bench: Bench) -> None:
     users, items = bench.size(100, 1024, 2048), bench.size(2_000, 20_000, 100_000)
     small, large, crowd = (make_task(*size) for size in ((users, items), (users, 10 * items), (10 * users, items)))
 
-    def with_two() -> Rows:
-        with harness.threads(2):
-            return ours(large)
-
     about = f"10 best of {items:,} items for {users:,} users"
     work = partial(ours, small)
     bench.growth("top 10", about, change="items × 10", small=work, large=partial(ours, large), goal=11)
     bench.growth("top 10", about, change="users × 10", small=work, large=partial(ours, crowd), goal=11)
     about = f"10 best of {10 * items:,} items for {users:,} users"
-    bench.growth("top 10", about, change="threads 1 to 2", small=partial(ours, large), large=with_two, goal=0.7)
-    about = f"10 best of {10 * items:,} items for {users:,} users"
+    bench.second_thread("top 10", about, partial(ours, large), goal=0.7)
     few, many = (users, 10 * items), (10 * users, 10 * items)
     bench.memory("top 10", about, change="users × 10", job=_rank_new, small=few, large=many, goal=1.1)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from harness import needs
 from torch import Tensor, nn
@@ -128,9 +127,3 @@ def _batch(indices: Tensor, embed: FeatureEmbedding) -> Batch:
     columns = [column.contiguous() for column in indices.unbind(1)]
     limits = {name: table.num_embeddings for name, table in zip(embed.names, embed.lookups, strict=True)}
     return Batch(dict(zip(embed.names, columns, strict=True)), limits=limits)
-
-
-def distinct_rows(indices: Tensor, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of tables under each other that a batch looks up, and the distinct ones, in random order."""
-    rows = (indices + torch.tensor([0, *np.cumsum(sizes)[:-1]])).flatten().numpy()
-    return rows, np.random.default_rng(0).permutation(np.unique(rows))

@@ -117,15 +117,21 @@ def threads(count: int) -> Iterator[None]:
         use_threads(1)
 
 
-def peak_memory(job: Callable[..., Any], *arguments: Any) -> float:
-    """Peak memory in MiB of a fresh process that runs a function of a module."""
+def added_memory(job: Callable[..., Any], *arguments: Any) -> float:
+    """Peak memory in MiB that a function of a module adds to a fresh process which has imported that module."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_peak_here, job, *arguments).result()
+        return pool.submit(_added_here, job, *arguments).result()
 
 
-def _peak_here(job: Callable[..., Any], *arguments: Any) -> float:
+def _added_here(job: Callable[..., Any], *arguments: Any) -> float:
     use_threads(1)
+    before = _peak()
     job(*arguments)
+    return _peak() - before
+
+
+def _peak() -> float:
+    """Peak memory of this process in MiB."""
     if sys.platform == "linux":
         # Not ru_maxrss, which a process inherits from the one that started it.
         status = Path("/proc/self/status").read_text()

@@ -20,6 +20,7 @@ from recsys_emb.lookup.pretrained import PretrainedVectors
 from recsys_emb.lookup.quotient_remainder import QuotientRemainderEmbedding
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.recommender import Recommender
+from recsys_emb.reporting.report import report
 from recsys_emb.schema.columns import Categorical, History, MultiCategorical, Numeric, Position
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import (
@@ -85,6 +86,7 @@ __all__ = [
     "ZeroRows",
     "__version__",
     "one_hot",
+    "report",
     "split_last",
     "split_random",
     "split_time",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import NotFittedError
 from recsys_emb.lookup.new_rows import ByFeature, DrawnRows
 from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.reporting.model_report import ModelReport, model_report
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.exporting import embeddings, explain, predict
 from recsys_emb.serving.fitted import Fitted
@@ -126,7 +128,14 @@ class Recommender:
 
     # --- learning ----------------------------------------------------------------------------------------------
 
-    def fit(self, train: Any, *, validation: Any = None) -> Recommender:
+    def fit(
+        self,
+        train: Any,
+        *,
+        validation: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int | timedelta = 1,
+    ) -> Recommender:
         """Learn vocabularies, then the model.
 
         Parameters
@@ -136,6 +145,12 @@ class Recommender:
         validation
             Interactions to stop early by, and to choose the best epoch. Without them a share of ``train`` serves,
             and the model is then fitted again on all of ``train``.
+        checkpoint
+            A folder for the state of the run. A fit that was killed, at any moment, goes on from there when it is
+            called again with the same rows and settings, and ends with the bits that it would have ended with; a
+            finished one is read back. Training on a GPU may round otherwise each time.
+        every
+            Epochs between two checkpoints, or a `datetime.timedelta`, which takes them within epochs too.
 
         Raises
         ------
@@ -143,8 +158,14 @@ class Recommender:
             When ``train`` has no rows.
         ColumnError, KeyTypeError, DataError, FitError
             When a column is not there, or holds what cannot be learned from.
+        ArtifactError
+            When ``checkpoint`` is that of another schema, other rows or other settings, or is damaged.
+
+        Notes
+        -----
+        An interrupt from the keyboard while it trains ends the fit with a warning and leaves a usable model.
         """
-        self._fitted = self._plan.fit(self.schema, train, validation)
+        self._fitted = self._plan.fit(self.schema, train, validation, checkpoint, every)
         return self
 
     def partial_fit(self, more: Any, *, new_rows: ByFeature = DrawnRows()) -> Recommender:
@@ -304,6 +325,18 @@ class Recommender:
             When the schema declares a label and the frame has none.
         """
         return evaluate(self._ready(), frame, k, relevant_at=relevant_at, exclude_seen=exclude_seen)
+
+    def report(self) -> ModelReport:
+        """Report on the tables: rows that never learned, reserved rows, norms by popularity, memory.
+
+        Returns
+        -------
+        ModelReport
+            Print it, or take ``to_frame()``, ``plot()`` or ``to_html(path)``. A reserved row that is served and
+            never learned gives a warning line.
+        """
+        fitted = self._known()
+        return model_report(fitted.model, fitted.encoder)
 
     # --- keeping -----------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ DOORS: dict[str, set[str]] = {
     "lookup.vector_files": {"pyarrow"},
     "lookup.plan": {"pandas"},
     "lookup.feature_embedding": {"torch", "pandas"},
+    "lookup.fused_embedding": {"torch", "pandas"},
     "models": {"torch"},
     "models.baselines": {"torch", "sklearn", "scipy"},
     "training": {"torch", "tqdm"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX, Column, Jagged
+from recsys_emb.encoding.filling import Array, Growing, PerRow, numbered
 from recsys_emb.encoding.lists import Lists, read_lists
 from recsys_emb.encoding.numbers import Numbers, read_numbers, refuse_rows
 from recsys_emb.encoding.parts import Rows
@@ -29,31 +31,39 @@ class ColumnCodec(Protocol):
     """A fitted column."""
 
     @property
+    def columns(self) -> list[str]:
+        """Columns that it reads."""
+
+    @property
     def num_embeddings(self) -> int:
         """Rows of its table."""
 
     def encode(self, rows: Rows) -> Column:
         """Values of ``rows`` as a column of a `Batch`."""
 
+    def encode_all(self, stream: Iterable[Rows], num_rows: int) -> Column:
+        """Values of a stream of ``num_rows`` rows, in memory that is written once."""
+
     def decode(self, column: Column) -> list[pd.Series]:
         """Raw columns, by their names, that `encode` would read as ``column``."""
 
 
-class CategoricalCodec:
+class CategoricalCodec(PerRow):
     """A value per row ↔ int64 ``(B,)``."""
 
     def __init__(self, feature: Categorical, vocabulary: Vocabulary) -> None:
         self.feature = feature
         self.vocabulary = vocabulary
+        self.columns = [feature.name]
 
     @property
     def num_embeddings(self) -> int:
         """Rows of its table."""
         return self.vocabulary.num_embeddings
 
-    def encode(self, rows: Rows) -> Tensor:
+    def write(self, rows: Rows, out: Array) -> None:
         """Look the values up."""
-        return self.vocabulary.encode(read_keys(self.feature, rows), where=rows.where(self.feature.name))
+        self.vocabulary.encode_into(read_keys(self.feature, rows), out, where=rows.where(self.feature.name))
 
     def decode(self, column: Column) -> list[pd.Series]:
         """Give the values back; missing where the index is a reserved one."""
@@ -67,6 +77,7 @@ class MultiCategoricalCodec:
     def __init__(self, feature: MultiCategorical, vocabulary: Vocabulary) -> None:
         self.feature = feature
         self.vocabulary = vocabulary
+        self.columns = [name for name in (feature.name, feature.weights) if name is not None]
 
     @property
     def num_embeddings(self) -> int:
@@ -75,15 +86,25 @@ class MultiCategoricalCodec:
 
     def encode(self, rows: Rows) -> Jagged:
         """Look the values of all lists up; a missing list is an empty one."""
-        lists = read_key_lists(self.feature, rows)
-        kept = lists.cut(self.feature.max_length, self.feature.keep)
-        values = self.vocabulary.encode(kept.values, where=rows.where(self.feature.name))
-        return Jagged(values, torch.from_numpy(kept.offsets), self._weights(lists, rows))
+        return self.encode_all([rows], len(rows))
 
-    def _weights(self, lists: Lists, rows: Rows) -> Tensor | None:
-        name = self.feature.weights
-        if name is None:
-            return None
+    def encode_all(self, stream: Iterable[Rows], num_rows: int) -> Jagged:
+        """As `encode`, for a stream of rows."""
+        values, weights = Growing(np.int64), Growing(np.float32)
+        offsets = np.zeros(num_rows + 1, np.int64)
+        for first, last, rows in numbered(stream, num_rows):
+            lists = read_key_lists(self.feature, rows)
+            kept = lists.cut(self.feature.max_length, self.feature.keep)
+            out = values.extend(len(kept.values), rows=last, of=num_rows)
+            self.vocabulary.encode_into(kept.values, out, where=rows.where(self.feature.name))
+            np.add(kept.offsets[1:], offsets[first], out=offsets[first + 1 : last + 1])
+            if self.feature.weights is not None:
+                weights.extend(len(out), rows=last, of=num_rows)[:] = self._weights(lists, rows)
+        weighted = None if self.feature.weights is None else torch.from_numpy(weights.array)
+        return Jagged(torch.from_numpy(values.array), torch.from_numpy(offsets), weighted)
+
+    def _weights(self, lists: Lists, rows: Rows) -> Array:
+        name = self.columns[1]
         where = rows.where(name)
         weights = read_lists(rows.column(name), where)
         expected = f"a weight per value of {self.feature.name!r}"
@@ -95,7 +116,7 @@ class MultiCategoricalCodec:
         bad[np.searchsorted(weights.offsets, wrong, side="right") - 1] = True
         refuse_rows(bad, where, "finite weights of at least 0", "others", rows.start)
         kept = weights.cut(self.feature.max_length, self.feature.keep).values
-        return torch.from_numpy(read_numbers(kept, where).astype(np.float32))
+        return read_numbers(kept, where).astype(np.float32)
 
     def decode(self, column: Column) -> list[pd.Series]:
         """Give the lists back as Python lists, None where the index is a reserved one, and their weights."""
@@ -111,11 +132,12 @@ class MultiCategoricalCodec:
         return [pd.Series(rows, name=name, dtype=object) for name, rows in lists.items()]
 
 
-class PositionCodec:
+class PositionCodec(PerRow):
     """An integer from 0 to ``max_position`` ↔ ``3 + position``, if the fit saw it."""
 
     def __init__(self, feature: Position, seen: npt.NDArray[np.int64]) -> None:
         self.feature = feature
+        self.columns = [feature.name]
         # One entry for what is below 0, one per position, one for what is beyond.
         self._index = np.full(feature.max_position + 3, UNKNOWN_INDEX, np.int64)
         self._index[seen + 1] = FIRST_POSITION + seen
@@ -127,12 +149,12 @@ class PositionCodec:
         """Rows of its table."""
         return FIRST_POSITION + self.feature.max_position + 1
 
-    def encode(self, rows: Rows) -> Tensor:
+    def write(self, rows: Rows, out: Array) -> None:
         """Shift seen positions past the reserved rows; the others are unknown."""
         numbers = read_positions(self.feature, rows)
         missing = np.isnan(numbers)
         places = np.clip(np.where(is_whole(numbers), numbers, -1), -1, self.feature.max_position + 1).astype(np.int64)
-        return torch.from_numpy(np.where(missing, MISSING_INDEX, self._index[places + 1]))
+        out[:] = np.where(missing, MISSING_INDEX, self._index[places + 1])
 
     def decode(self, column: Column) -> list[pd.Series]:
         """Shift back; missing where the index is a reserved one."""
@@ -141,16 +163,18 @@ class PositionCodec:
         return [to_series(positions, self.feature.name)]
 
 
-class NumericCodec:
+class NumericCodec(PerRow):
     """A number per row ↔ float32 ``(B, 2)``: the standardised value and 0, or 0 and 1 where there is none."""
 
     num_embeddings = 2
+    dtype, entry = np.float32, (2,)
 
     def __init__(self, feature: Numeric, statistics: NumericStatistics) -> None:
         self.feature = feature
+        self.columns = [feature.name]
         self.statistics = statistics
 
-    def encode(self, rows: Rows) -> Tensor:
+    def write(self, rows: Rows, out: Array) -> None:
         """Standardise with the mean and standard deviation of the fit."""
         where = rows.where(self.feature.name)
         numbers = read_finite(rows, self.feature.name)
@@ -158,9 +182,7 @@ class NumericCodec:
         with np.errstate(over="ignore"):
             standard = ((numbers - self.statistics.mean) / self.statistics.scale).astype(np.float32)
         refuse_rows(np.isinf(standard), where, "numbers within float32 of the fit", "larger ones", rows.start)
-        encoded = np.empty((len(numbers), 2), np.float32)
-        encoded[:, 0], encoded[:, 1] = np.where(missing, 0, standard), missing
-        return torch.from_numpy(encoded)
+        out[:, 0], out[:, 1] = np.where(missing, 0, standard), missing
 
     def decode(self, column: Column) -> list[pd.Series]:
         """Undo the standardising, to the digits that float32 carries; NaN where there was no number."""

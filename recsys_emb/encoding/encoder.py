@@ -18,7 +18,6 @@ from recsys_emb.encoding.learning import EncoderState, Learning
 from recsys_emb.encoding.lineage import check_indices_stay
 from recsys_emb.encoding.row_encoder import Answers, RowEncoder, folder_types
 from recsys_emb.encoding.sources import open_source
-from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.encoding.statistics import NumericStatistics
 from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import ColumnError, EmptySourceError, NotFittedError, SchemaError, did_you_mean, listed
@@ -152,8 +151,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         encoder = self.row_encoder
         opened = open_source(source, encoder.types)
         answers = Answers.of(self.state_.schema, opened) if with_label else Answers()
-        batches = [encoder.encode(rows, answers) for rows in opened.rows([*encoder.columns, *answers.columns])]
-        return stack_rows(batches) if batches else encoder.nothing(answers)
+        return encoder.encode_all(opened, answers)
 
     @property
     def row_encoder(self) -> RowEncoder:

@@ -32,7 +32,7 @@ class KeyIndex:
     Examples
     --------
     >>> index = KeyIndex(pa.array(["b", "a"]), unknown_rows=1)
-    >>> index.find(pa.array(["a", "z", None]), "colour").tolist()
+    >>> index.find_all(pa.array(["a", "z", None]), "colour").tolist()
     [4, 2, 1]
     """
 
@@ -47,7 +47,7 @@ class KeyIndex:
         """How many of the values stood there before; 0 in a sound vocabulary."""
         return sum(table.repeated for table in self._tables.values())
 
-    def find(self, values: ArrowColumn, where: str) -> Indices:
+    def find_all(self, values: ArrowColumn, where: str) -> Indices:
         """Find the indices int64 ``(N,)`` of a flat array of any type; `MISSING_INDEX` where it is missing.
 
         Raises
@@ -56,11 +56,15 @@ class KeyIndex:
             When ``values`` holds keys of another kind.
         """
         out = np.empty(len(values), np.int64)
+        self.find(values, out, where)
+        return out
+
+    def find(self, values: ArrowColumn, out: Indices, where: str) -> None:
+        """As `find_all`, into ``out``."""
         done = 0
         for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else (values,):
             self._find(plain(chunk), out[done : done + len(chunk)], where)
             done += len(chunk)
-        return out
 
     def unknown(self, values: pa.Array) -> Indices:
         """Find the indices int64 ``(N,)`` that values without nulls have where they are unknown."""

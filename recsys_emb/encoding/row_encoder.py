@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import torch
-from torch import Tensor
 
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.columns import (
@@ -17,10 +15,13 @@ from recsys_emb.encoding.columns import (
     NumericCodec,
     PositionCodec,
 )
+from recsys_emb.encoding.crew import crew
+from recsys_emb.encoding.filling import Array, PerRow
 from recsys_emb.encoding.learning import EncoderState
 from recsys_emb.encoding.numbers import read_numbers, refuse_rows
 from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.sources import Source
+from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.encoding.values import declared_type
 from recsys_emb.schema import Categorical, History, MultiCategorical, Numeric, Position, Schema
 
@@ -43,6 +44,12 @@ class Answers:
         """Names of the columns."""
         return [name for name in (self.label, self.weight) if name is not None]
 
+    @property
+    def codecs(self) -> tuple[AnswerCodec | None, AnswerCodec | None]:
+        """How to read the label, and the weight."""
+        label = None if self.label is None else AnswerCodec(self.label)
+        return label, None if self.weight is None else AnswerCodec(self.weight, is_weight=True)
+
 
 class RowEncoder:
     """Encodes rows with what a fit learned.
@@ -64,9 +71,22 @@ class RowEncoder:
     def encode(self, rows: Rows, answers: Answers) -> Batch:
         """Encode rows that were read with ``columns`` and those of ``answers``."""
         columns = {name: codec.encode(rows) for name, codec in self.codecs.items()}
-        label = None if answers.label is None else _read_label(rows, answers.label)
-        weight = None if answers.weight is None else _read_weight(rows, answers.weight)
+        label, weight = (None if one is None else one.encode(rows) for one in answers.codecs)
         return Batch(columns, label, weight, self._limits)
+
+    def encode_all(self, source: Source, answers: Answers) -> Batch:
+        """Encode all rows of a source: column by column, or else batch by batch."""
+        names, num_rows = [*self.columns, *answers.columns], source.num_rows
+        if not source.by_column or num_rows is None:
+            batches = [self.encode(rows, answers) for rows in source.rows(names)]
+            return stack_rows(batches) if batches else self.nothing(answers)
+        source.check(names)
+        label, weight = answers.codecs
+        codecs = [codec for codec in (*self.codecs.values(), label, weight) if codec is not None]
+        with crew(num_rows) as hands:
+            encoded = iter(hands.map(lambda codec: codec.encode_all(source.rows(codec.columns), num_rows), codecs))
+        columns = {name: next(encoded) for name in self.codecs}
+        return Batch(columns, *(None if one is None else next(encoded) for one in (label, weight)), self._limits)
 
     def nothing(self, answers: Answers) -> Batch:
         """Encode no rows."""
@@ -93,15 +113,21 @@ def folder_types(schema: Schema) -> dict[str, pa.DataType]:
     return {**dict.fromkeys(numbers, pa.float64()), **{name: kind for name, kind in declared.items() if kind}}
 
 
-def _read_label(rows: Rows, name: str) -> Tensor:
-    with np.errstate(over="ignore"):
-        numbers = read_numbers(rows.column(name), rows.where(name)).astype(np.float32)
-    bad = ~np.isfinite(numbers)
-    refuse_rows(bad, rows.where(name), "finite float32 numbers", "missing, infinite or larger ones", rows.start)
-    return torch.from_numpy(numbers)
+class AnswerCodec(PerRow):
+    """A label, or a weight, per row → float32 ``(B,)``."""
 
+    dtype = np.float32
 
-def _read_weight(rows: Rows, name: str) -> Tensor:
-    weights = _read_label(rows, name)
-    refuse_rows((weights < 0).numpy(), rows.where(name), "weights of at least 0", "negative ones", rows.start)
-    return weights
+    def __init__(self, name: str, *, is_weight: bool = False) -> None:
+        self.columns = [name]
+        self._is_weight = is_weight
+
+    def write(self, rows: Rows, out: Array) -> None:
+        """Read the numbers, all of them finite; weights are at least 0."""
+        (name,) = self.columns
+        where = rows.where(name)
+        with np.errstate(over="ignore"):
+            out[:] = read_numbers(rows.column(name), where)
+        refuse_rows(~np.isfinite(out), where, "finite float32 numbers", "missing, infinite or larger ones", rows.start)
+        if self._is_weight:
+            refuse_rows(out < 0, where, "weights of at least 0", "negative ones", rows.start)

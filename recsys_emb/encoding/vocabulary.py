@@ -162,10 +162,15 @@ class Vocabulary:
         """
         where = where or self.name
         column = to_arrow(values, where)
-        indices = self._index.find(column, where)
-        if isinstance(self.unknown, RefuseUnknown):
-            self._refuse_unknown(column, indices, where)
+        indices = np.empty(len(column), np.int64)
+        self.encode_into(column, indices, where=where)
         return torch.from_numpy(indices)
+
+    def encode_into(self, column: ArrowColumn, out: Indices, *, where: str) -> None:
+        """As `encode`, for an Arrow array of N values, into ``out`` int64 ``(N,)``."""
+        self._index.find(column, out, where)
+        if isinstance(self.unknown, RefuseUnknown):
+            self._refuse_unknown(column, out, where)
 
     def rows_of(self, other: Vocabulary) -> torch.Tensor:
         """Find the values of another vocabulary, in its order: their indices here, int64 ``(len(other),)``.
@@ -233,7 +238,7 @@ class Vocabulary:
     def __contains__(self, value: object) -> bool:
         """Whether ``value`` is a real value of the vocabulary; False for missing ones and for other kinds."""
         try:
-            index = self._index.find(to_arrow([value], self.name), self.name)
+            index = self._index.find_all(to_arrow([value], self.name), self.name)
         except KeyTypeError:
             return False
         return bool(index[0] >= self.first_index)
@@ -256,7 +261,7 @@ class Vocabulary:
             When the builder counted keys of another kind.
         """
         values, counts = builder.ranked()
-        indices = self._index.find(values, builder.name)
+        indices = self._index.find_all(values, builder.name)
         known = indices >= self.first_index
         grown = self._counts.copy()
         grown[indices[known] - self.first_index] += counts[known]

@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from recsys_emb.errors import DataError, FitError, IndexRangeError
 from recsys_emb.lookup.growth import Optimizers
@@ -55,8 +56,10 @@ Encode the values with the encoder that the table was sized by; num_embeddings c
             f"feature {name!r}: expected an integer tensor, got {indices.dtype}. "
             "Indices never pass through floats; encode the values with a Vocabulary."
         )
-    if not (torch.compiler.is_exporting() or indices.is_meta):
-        _check_outside_graphs(indices, num_embeddings, name)
+    if torch.compiler.is_exporting() or indices.is_meta:
+        return
+    check = _check_outside_graphs if torch.compiler.is_compiling() else _check_range
+    check(indices, num_embeddings, name)
 
 
 def _check_range(indices: Tensor, num_embeddings: int, name: str) -> None:
@@ -74,9 +77,10 @@ def _check_range(indices: Tensor, num_embeddings: int, name: str) -> None:
     )
 
 
-# A compiled graph cannot raise on what it finds in a tensor; compiled and eager calls run the same check.
+# A compiled graph cannot raise on what it finds in a tensor, so compiled calls leave it for the same check.
+# `torch.compiler.disable` would do, but loads the compiler, half a second, when this module is imported.
 _Check: TypeAlias = Callable[[Tensor, int, str], None]
-_check_outside_graphs = cast("Callable[[_Check], _Check]", torch.compiler.disable)(_check_range)
+_check_outside_graphs = cast("Callable[[_Check], _Check]", _disable_dynamo)(_check_range)
 
 
 def seeded_generator(seed: int, *parts: str | int) -> torch.Generator:

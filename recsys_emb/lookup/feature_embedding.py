@@ -20,6 +20,7 @@ from recsys_emb.lookup.numeric import NumericProjection
 from recsys_emb.lookup.plan import memory_plan
 from recsys_emb.lookup.pooling import filled_lists, list_mask, pool, pooled_weights
 from recsys_emb.lookup.tables import FeatureTable, TableSizes, build_table, owner_of, pair_of
+from recsys_emb.lookup.widths import Width, widths_of
 from recsys_emb.schema.columns import Feature, MultiCategorical
 from recsys_emb.schema.schema import Schema
 
@@ -35,7 +36,8 @@ class FeatureEmbedding(nn.Module):
     encoder
         A fitted `FeatureEncoder`, or anything with its ``schema`` and ``num_embeddings(name)``.
     embedding_dim
-        D; the schema's unless given.
+        D; the schema's unless given. ``"auto"`` gives each feature the width that `suggested_dim` says for its
+        values, and a `Numeric` 1; a mapping says each feature's width by name.
     features
         Names of the features to embed, in this order; all of the schema's unless given.
     init_std
@@ -49,6 +51,8 @@ class FeatureEmbedding(nn.Module):
     ----------
     tables : torch.nn.ModuleList
         The distinct tables. Features that share a table share the module.
+    embedding_dims : dict
+        Width of each feature's vectors, by name.
     fingerprint : torch.Tensor
         uint8 ``(32,)``, a buffer: what the rows stand for. `load_state_dict` refuses weights of other vocabularies
         with a `LineageError`. Not there when ``encoder`` is a stand-in.
@@ -57,7 +61,8 @@ class FeatureEmbedding(nn.Module):
     -----
     A row of padding is zero, learns nothing and weighs nothing in pooling. A list that is empty, missing, or whose
     weights are all zero pools to the missing row's vector. Indices are checked against the table before any lookup,
-    unless ``batch.limits`` says that the encoder checked them. A `History` reads the user's column, and is zero until
+    unless ``batch.limits`` says that the encoder checked them. Widths stay when tables grow: to load the weights of
+    an ``"auto"`` that grew, state its `embedding_dims`. A `History` reads the user's column, and is zero until
     `remember` has seen training rows.
 
     Examples
@@ -69,6 +74,9 @@ class FeatureEmbedding(nn.Module):
     >>> batch = Batch({"user_id": torch.tensor([3, 9]), "tags": Jagged.from_lists([[3, 4], []])})
     >>> {name: tuple(vectors.shape) for name, vectors in embed(batch).items()}
     {'user_id': (2, 4), 'tags': (2, 4)}
+    >>> encoder = SimpleNamespace(schema=schema, num_embeddings=lambda name: 1003 if name == "tags" else 10)
+    >>> FeatureEmbedding(encoder, embedding_dim="auto").embedding_dims
+    {'user_id': 5, 'tags': 77}
     """
 
     fingerprint: Tensor
@@ -77,7 +85,7 @@ class FeatureEmbedding(nn.Module):
         self,
         encoder: TableSizes,
         *,
-        embedding_dim: int | None = None,
+        embedding_dim: Width | None = None,
         features: Sequence[str] | None = None,
         init_std: float = 0.01,
         seed: int = 0,
@@ -85,19 +93,20 @@ class FeatureEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         self.schema: Schema = encoder.schema
-        self.embedding_dim = self.schema.embedding_dim if embedding_dim is None else embedding_dim
         self.init_std, self.seed = init_std, seed
         self._features = {feature.name: feature for feature in _chosen(self.schema, features)}
+        width = self.schema.embedding_dim if embedding_dim is None else embedding_dim
+        self.embedding_dims = widths_of(self._features.values(), encoder, width)
         owners: dict[str, int] = {}
         self._places: dict[str, int] = {}
         self.tables = nn.ModuleList()
         for name, feature in self._features.items():
             place = owners.setdefault(owner_of(feature), len(owners))
             if place == len(self.tables):
-                self.tables.append(
-                    build_table(feature, encoder, self.embedding_dim, init_std=init_std, seed=seed, sparse=sparse)
-                )
+                own = self.embedding_dims[name]
+                self.tables.append(build_table(feature, encoder, own, init_std=init_std, seed=seed, sparse=sparse))
             self._places[name] = place
+        self._check_shared_widths()
         self.meanings = meanings_of(encoder, self.names)
         if self.meanings is not None:
             self.register_buffer("fingerprint", to_buffer(self.meanings))
@@ -106,6 +115,23 @@ class FeatureEmbedding(nn.Module):
     def names(self) -> tuple[str, ...]:
         """Names of the features, in order."""
         return tuple(self._features)
+
+    @property
+    def embedding_dim(self) -> int:
+        """Width of all vectors, D.
+
+        Raises
+        ------
+        SchemaError
+            When features have widths of their own.
+        """
+        widths = set(self.embedding_dims.values()) or {self.schema.embedding_dim}
+        if len(widths) > 1:
+            raise SchemaError(
+                f"{type(self).__name__}: expected one width, got {listed(sorted(widths))}. "
+                "Give one embedding_dim, or read embedding_dims."
+            )
+        return widths.pop()
 
     @property
     def lookups(self) -> tuple[FeatureTable, ...]:
@@ -243,7 +269,7 @@ class FeatureEmbedding(nn.Module):
         cls,
         encoder: TableSizes,
         *,
-        embedding_dim: int | None = None,
+        embedding_dim: Width | None = None,
         features: Sequence[str] | None = None,
         batch_size: int = 8192,
     ) -> pd.DataFrame:
@@ -274,6 +300,15 @@ class FeatureEmbedding(nn.Module):
             hint = did_you_mean(name, self.names)
             raise ColumnError(f"FeatureEmbedding: expected one of {listed(self.names)}, got {name!r}.{hint}")
         return self._features[name]
+
+    def _check_shared_widths(self) -> None:
+        for name, width in self.embedding_dims.items():
+            shared = self.lookup(name).embedding_dim
+            if shared != width:
+                raise SchemaError(
+                    f"feature {name!r}: expected width {shared}, that of the table that it shares, got {width}. "
+                    "Give both the same."
+                )
 
     def _owners(self) -> list[str]:
         """First feature of each table."""

@@ -21,6 +21,7 @@ from recsys_emb.lookup.pooling import filled_lists, pool, pooled_weights
 from recsys_emb.lookup.row_rules import RowRule
 from recsys_emb.lookup.row_stack import RowStack, Vectors
 from recsys_emb.lookup.tables import FeatureTable, TableSizes
+from recsys_emb.lookup.widths import Width
 from recsys_emb.schema.columns import MultiCategorical
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class FusedEmbedding(FeatureEmbedding):
         cls,
         encoder: TableSizes,
         *,
-        embedding_dim: int | None = None,
+        embedding_dim: Width | None = None,
         features: Sequence[str] | None = None,
         batch_size: int = 8192,
     ) -> pd.DataFrame:

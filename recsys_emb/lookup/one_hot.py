@@ -53,7 +53,7 @@ def one_hot(
 
 def _dense(indices: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:
     zeros = torch.zeros(*indices.shape, num_classes, dtype=dtype, device=indices.device)
-    return zeros.scatter(-1, indices.long().unsqueeze(-1), 1.0)
+    return zeros.scatter_(-1, indices.long().unsqueeze(-1), 1.0)
 
 
 def _sparse(indices: Tensor, num_classes: int, dtype: torch.dtype) -> Tensor:

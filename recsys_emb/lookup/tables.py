@@ -39,6 +39,12 @@ def owner_of(feature: Feature) -> str:
     return feature.name
 
 
+def real_values(feature: Feature, sizes: TableSizes) -> int:
+    """Count the real values of a feature that is no `Numeric`; of a `History` they are the items."""
+    keyed = pair_of(sizes.schema)[1] if isinstance(feature, History) else feature
+    return max(0, sizes.num_embeddings(feature.name) - _reserved(keyed))
+
+
 def pair_of(schema: Schema) -> tuple[Categorical, Categorical]:
     """User and item of a schema that declares a `History`, and hence both."""
     return cast("Categorical", schema.user), cast("Categorical", schema.item)

@@ -73,7 +73,7 @@ class MatrixFactorization(nn.Module):
     Raises
     ------
     SchemaError
-        When a side has no feature, or a list is declared with ``pooling="none"``.
+        When a side has no feature, a list is declared with ``pooling="none"``, or features want widths of their own.
 
     References
     ----------
@@ -104,6 +104,7 @@ class MatrixFactorization(nn.Module):
     ) -> None:
         super().__init__()
         _check(encoder.schema)
+        _check_width(embedding_dim)
         self.schema: Schema = encoder.schema
         self.user_names = _names(self.schema.user_side)
         self.item_names = _names(self.schema.item_side)
@@ -258,6 +259,14 @@ def _check(schema: Schema) -> None:
                 f"MatrixFactorization: expected one vector per row, got pooling='none' of {feature.name!r}. "
                 "Pool it by 'mean', 'sum', 'sqrtn' or 'max'."
             )
+
+
+def _check_width(embedding_dim: object) -> None:
+    if isinstance(embedding_dim, (str, Mapping)):
+        raise SchemaError(
+            f"MatrixFactorization: expected one embedding_dim, got {embedding_dim!r}. The vectors of both sides meet "
+            "in a dot product, so that all are as wide; state an integer."
+        )
 
 
 def _names(features: Sequence[Feature]) -> tuple[str, ...]:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import copy
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.errors import ColumnError
+from recsys_emb.encoding.row_encoder import folder_types
+from recsys_emb.encoding.sources import Source, open_source
+from recsys_emb.errors import ColumnError, DataError
 from recsys_emb.lookup.new_rows import ByFeature
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.choosing import choose_objective, choose_solver
+from recsys_emb.serving.declared import check_declared, read_numbers
 from recsys_emb.serving.fitted import Fitted, LabelRange
 from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import Memory
+from recsys_emb.serving.resuming import CheckpointFolder, describe_run
+from recsys_emb.training.checkpoints import Checkpoints
 from recsys_emb.training.fitting import Solver, train
 from recsys_emb.training.history import FitHistory
 from recsys_emb.training.objective import EarlyStopping, Objective
@@ -35,8 +42,22 @@ class Plan:
     seed: int = 0
     progress: bool | None = None
 
-    def fit(self, schema: Schema, source: Any, validation: Any) -> Fitted:
-        """Learn everything from a source."""
+    def __post_init__(self) -> None:
+        check_declared(self.objective, self.solver, self.early_stopping)
+        epochs, seed = read_numbers(self.epochs, self.seed)
+        object.__setattr__(self, "epochs", epochs)
+        object.__setattr__(self, "seed", seed)
+
+    def fit(
+        self,
+        schema: Schema,
+        source: Any,
+        validation: Any,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int | timedelta = 1,
+    ) -> Fitted:
+        """Learn everything from a source, or go on from the checkpoint of the same run."""
+        source = open_again(source, schema, where="Recommender.fit")
         encoder = FeatureEncoder(schema).fit(source)
         columns = (schema.label, schema.weight)
         batch = read_rows(encoder, source, where="Recommender.fit", needed=columns)
@@ -45,12 +66,20 @@ class Plan:
         label = LabelRange.of(batch.label)
         objective = self.objective or self._said(*choose_objective(schema.label, label))
         model = MatrixFactorization(encoder, seed=self.seed)
-        history = self._train(model, batch, objective, held_out, past=None)
+        solver = self.solver or self._said(*choose_solver(model, objective))
+        checkpoints = None
+        if checkpoint is not None:
+            settings = {"objective": objective, "solver": solver, **self._pace}
+            checkpoints = Checkpoints(
+                CheckpointFolder(checkpoint, describe_run(encoder, batch, held_out, settings)), every
+            )
+        history = self._train(model, batch, objective, solver, validation=held_out, checkpoints=checkpoints)
         lineage = (Step.of(encoder, len(batch)),)
         return Fitted(encoder, model, Memory.from_batch(batch, encoder), objective, label, history, lineage)
 
     def extend(self, fitted: Fitted, source: Any, new_rows: ByFeature) -> Fitted:
         """Go on from a fit with more rows; the earlier one stays as it is."""
+        source = open_again(source, fitted.schema, where="Recommender.partial_fit")
         encoder = FeatureEncoder.from_state(fitted.encoder.to_state()).partial_fit(source)
         columns = (fitted.schema.label, fitted.schema.weight)
         batch = read_rows(encoder, source, where="Recommender.partial_fit", needed=columns)
@@ -58,7 +87,8 @@ class Plan:
         model.grow(encoder, new_rows=new_rows)
         if not len(batch):
             return fitted
-        history = self._train(model, batch, fitted.objective, None, past=fitted.past)
+        solver = self.solver or self._said(*choose_solver(model, fitted.objective))
+        history = self._train(model, batch, fitted.objective, solver, past=fitted.past)
         memory = fitted.memory.merged(Memory.from_batch(batch, encoder))
         label, lineage = (
             fitted.label.merged(LabelRange.of(batch.label)),
@@ -71,11 +101,12 @@ class Plan:
         model: MatrixFactorization,
         batch: Batch,
         objective: Objective,
-        held_out: Batch | None,
+        solver: Solver,
         *,
-        past: Past | None,
+        validation: Batch | None = None,
+        past: Past | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> FitHistory:
-        solver = self.solver or self._said(*choose_solver(model, objective))
         history = train(
             model,
             batch,
@@ -83,14 +114,20 @@ class Plan:
             solver,
             epochs=self._epochs(objective, goes_on=past is not None),
             early_stopping=self.early_stopping,
-            validation=held_out,
+            validation=validation,
             fresh=past is None,
             past=past,
+            checkpoints=checkpoints,
             seed=self.seed,
             progress=self.progress,
         )
         model.eval()
         return history
+
+    @property
+    def _pace(self) -> dict[str, object]:
+        """What says, beside objective and solver, how a fit goes."""
+        return {"epochs": self.epochs, "early_stopping": self.early_stopping, "seed": self.seed}
 
     def _epochs(self, objective: Objective, *, goes_on: bool) -> int | None:
         """Say how long to train, where the caller left it open.
@@ -108,6 +145,21 @@ class Plan:
         if self.progress is not False:
             print(f"Recommender: {chosen}, as {reason}.", file=sys.stderr)
         return chosen
+
+
+def open_again(source: Any, schema: Schema, *, where: str) -> Source:
+    """Open rows that are read more than once: to learn their values, then to encode them.
+
+    Raises
+    ------
+    DataError
+        When they can be read but once.
+    """
+    opened = open_source(source, folder_types(schema))
+    if not opened.repeatable:
+        got = f"a {type(source).__name__}, which gives them once"
+        raise DataError(f"{where}: expected rows that can be read twice, got {got}. Pass a table: read_all().")
+    return opened
 
 
 def read_rows(encoder: FeatureEncoder, source: Any, *, where: str, needed: Sequence[str | None]) -> Batch:

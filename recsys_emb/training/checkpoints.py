@@ -89,10 +89,11 @@ class Checkpoints:
     every: int | timedelta = 1
 
     def __post_init__(self) -> None:
-        least = 1 if isinstance(self.every, int) else timedelta(0)
-        if isinstance(self.every, bool) or not isinstance(self.every, (int, timedelta)) or self.every < least:
+        every = self.every
+        counts = isinstance(every, int) and not isinstance(every, bool) and every >= 1
+        if not counts and not (isinstance(every, timedelta) and every >= timedelta(0)):
             raise FitError(
-                f"checkpoint: expected every to be a number of epochs or a timedelta, got {self.every!r}. "
+                f"checkpoint: expected every to be a number of epochs or a timedelta, got {every!r}. "
                 "Say every=1 or every=timedelta(minutes=5)."
             )
 

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -110,6 +110,8 @@ def train(
     An interrupt from the keyboard ends the run with a warning and leaves a usable model: with the weights that it has
     then, the best ones of a run with ``validation``, or, in the second training of a search, those of the first.
 
+    Row weights say how rows compare; they are scaled to a mean of 1 over the rows learned.
+
     Where too few rows would be held out, the run takes ``early_stopping.min_epochs`` epochs. A `History` holds what
     users had in the rows that are learned, never in those held out.
     """
@@ -121,7 +123,7 @@ def train(
         )
     schedule = Schedule.of(objective, epochs, early_stopping, watched=validation is not None)
     rows = learnable(batch, model.schema, objective)
-    watched = None if validation is None else learnable(validation, model.schema, objective)
+    watched = None if validation is None else learnable(validation, model.schema, objective, where="train: validation")
     history = FitHistory()
     journal = Journal(model, history, checkpoints)
     training = _Training(
@@ -223,7 +225,8 @@ class _Training:
             for _ in self._epochs(history.refit, rows, history.best_epoch):
                 pass
         except KeyboardInterrupt:
-            self._model.load_state_dict(found or self._model.state_dict())
+            if found:
+                self._model.load_state_dict(found)
             raise
 
     def _epochs(self, lines: list[Epoch], rows: Batch, limit: int, validation: Batch | None = None) -> Iterator[Epoch]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from recsys_emb.errors import DataError, FitError, counted, listed
-from recsys_emb.training.objective import Defaults, EarlyStopping, SharedItems, Units, UnseenItems
+from recsys_emb.training.objective import Defaults, EarlyStopping, SharedItems, Units, UnseenItems, whole
 
 # --- labels ----------------------------------------------------------------------------------------------------
 
@@ -108,8 +109,8 @@ Learn ratings with SquaredError(), or rank with Logistic(negatives=5).
     negatives: int = 0
 
     def __post_init__(self) -> None:
-        if self.negatives < 0:
-            raise FitError(f"Logistic: expected negatives of at least 0, got {self.negatives!r}. 0 learns the label.")
+        number = whole("Logistic", "negatives", self.negatives, least=0, remedy="0 learns the label.")
+        object.__setattr__(self, "negatives", number)
 
     @property
     def defaults(self) -> Defaults:
@@ -164,8 +165,11 @@ Learn ratings with SquaredError(), or rank with Logistic(negatives=5).
         return float(self.loss(scores, self.targets(label, Units(0.0, 1.0))).double().mean())
 
     def answer(self, scores: Tensor, low: float, high: float) -> Tensor:  # noqa: ARG002 — of the protocol
-        """Give the probability."""
-        return scores.sigmoid()
+        """Give the probability; the same for a score wherever it stands, which torch's sigmoid is not."""
+        # numpy's exp rounds the last elements of an array as it does the others.
+        score = np.ascontiguousarray(scores.numpy(force=True))
+        below = np.exp(-np.abs(score))
+        return torch.from_numpy(np.asarray(np.where(score < 0, below, 1.0) / (1.0 + below))).to(scores)
 
 
 # --- rankings --------------------------------------------------------------------------------------------------
@@ -264,11 +268,10 @@ class SampledSoftmax(_Ranking):
     negatives: int | None = None
 
     def __post_init__(self) -> None:
-        if self.negatives is not None and self.negatives < 1:
-            raise FitError(
-                f"SampledSoftmax: expected negatives of at least 1 or None, got {self.negatives!r}. "
-                "None takes the items of the other rows."
-            )
+        if self.negatives is not None:
+            remedy = "None takes the items of the other rows."
+            number = whole("SampledSoftmax", "negatives", self.negatives, least=1, remedy=remedy)
+            object.__setattr__(self, "negatives", number)
 
     @property
     def defaults(self) -> Defaults:

@@ -18,7 +18,7 @@ from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.training.checkpoints import Snapshot
 from recsys_emb.training.contrast import contrast_of
-from recsys_emb.training.objective import Defaults, Objective, Units, check_settings
+from recsys_emb.training.objective import Defaults, Objective, Units, check_settings, whole
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
 from recsys_emb.training.optimizer_state import optimizer_state, restore_optimizer
 from recsys_emb.training.past import Past
@@ -67,8 +67,13 @@ class Minibatch:
 
     def __post_init__(self) -> None:
         check_settings("Minibatch", learning_rate=self.learning_rate, l2=self.l2, bias_l2=self.bias_l2)
-        if self.batch_size < 1:
-            raise FitError(f"Minibatch: expected batch_size of at least 1, got {self.batch_size!r}. It counts rows.")
+        number = whole("Minibatch", "batch_size", self.batch_size, least=1, remedy="It counts rows.")
+        object.__setattr__(self, "batch_size", number)
+        if not callable(self.optimizer):
+            raise FitError(
+                f"Minibatch: expected optimizer to be a class or a function that makes one, got {self.optimizer!r}. "
+                "Give it uncalled: optimizer=LazyAdam."
+            )
 
     def settings(self, objective: Objective) -> Defaults:
         """Give the settings in use: these, and the objective's where none are given."""

@@ -7,12 +7,50 @@ themselves are in `losses`.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
 from torch import Tensor
 
 from recsys_emb.errors import FitError
+
+
+def whole(where: str, name: str, value: Any, *, least: int, most: int | None = None, remedy: str) -> int:
+    """Give a whole number, of whatever integer type it came, as a Python integer.
+
+    >>> whole("Minibatch", "batch_size", 64.0, least=1, remedy="It counts rows.")
+    Traceback (most recent call last):
+    ...
+    recsys_emb.errors.FitError: Minibatch: expected batch_size to be an integer, got 64.0. It counts rows.
+
+    Raises
+    ------
+    FitError
+        When it is no integer (a boolean is none), or outside [least, most].
+    """
+    try:
+        number = None if isinstance(value, (bool, np.bool)) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise FitError(f"{where}: expected {name} to be an integer, got {value!r}. {remedy}")
+    if number < least:
+        raise FitError(f"{where}: expected {name} of at least {least}, got {value!r}. {remedy}")
+    if most is not None and number > most:
+        raise FitError(f"{where}: expected {name} of at most {most}, got {value!r}. {remedy}")
+    return number
+
+
+def whole_seed(where: str, seed: object) -> int:
+    """Give a seed that every generator takes, as a Python integer."""
+    return whole(where, "seed", seed, least=0, most=2**63 - 1, remedy="The same seed gives the same model.")
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a real number; booleans are none."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -45,13 +83,14 @@ It counts epochs without a new best.
     patience: int = 10
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction < 1:
+        if not (is_number(self.fraction) and 0 < self.fraction < 1):
             raise FitError(f"EarlyStopping: expected fraction in (0, 1), got {self.fraction!r}. It is a share of rows.")
-        if self.patience < 1:
-            raise FitError(
-                f"EarlyStopping: expected patience of at least 1, got {self.patience!r}. "
-                "It counts epochs without a new best."
-            )
+        for name, least, remedy in (
+            ("min_epochs", 0, "0 lets patience alone decide."),
+            ("patience", 1, "It counts epochs without a new best."),
+        ):
+            number = whole("EarlyStopping", name, getattr(self, name), least=least, remedy=remedy)
+            object.__setattr__(self, name, number)
 
 
 class Defaults(NamedTuple):
@@ -75,12 +114,12 @@ class Defaults(NamedTuple):
 
 def check_settings(where: str, *, learning_rate: float | None, l2: float | None, bias_l2: float | None) -> None:
     """Refuse a solver's settings that cannot train."""
-    if learning_rate is not None and not 0 < learning_rate < float("inf"):
+    if learning_rate is not None and not (is_number(learning_rate) and 0 < learning_rate < float("inf")):
         raise FitError(
             f"{where}: expected learning_rate above 0, got {learning_rate!r}. 0.01 suits standardised labels."
         )
     for name, value in {"l2": l2, "bias_l2": bias_l2}.items():
-        if value is not None and not 0 <= value < float("inf"):
+        if value is not None and not (is_number(value) and 0 <= value < float("inf")):
             raise FitError(f"{where}: expected {name} of at least 0, got {value!r}. 0 turns it off.")
 
 

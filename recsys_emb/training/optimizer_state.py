@@ -47,10 +47,11 @@ def restore_optimizer(optimizer: Optimizer, snapshot: Snapshot) -> None:
     for name, value in snapshot.numbers.items():
         number, key = name.split(".", 1)
         parameter = parameters[int(number)]
-        if isinstance(value, dict):
-            tensor = snapshot.tensors[name]
-            value = tensor.to(parameter.device) if value["beside"] else tensor
-        optimizer.state[parameter][key] = value
+        tensor = snapshot.tensors.get(name)
+        if tensor is None:
+            optimizer.state[parameter][key] = value
+        else:
+            optimizer.state[parameter][key] = tensor.to(parameter.device) if value["beside"] else tensor
 
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:

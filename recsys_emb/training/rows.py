@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,10 +22,11 @@ from recsys_emb.schema.schema import Schema
 from recsys_emb.training.objective import Objective
 
 
-def learnable(batch: Batch, schema: Schema, objective: Objective) -> Batch:
-    """Check rows before the first step; keep those that the objective learns.
+def learnable(batch: Batch, schema: Schema, objective: Objective, *, where: str = "train") -> Batch:
+    """Check rows before the first step; keep those that the objective learns, with weights of mean 1.
 
-    A ranking objective learns the rows whose label is above 0, or all rows where there is no label.
+    A ranking objective learns the rows whose label is above 0, or all rows where there is no label. Only how weights
+    compare says anything, so that their unit changes neither the steps nor what a learning rate means.
 
     Raises
     ------
@@ -33,19 +36,33 @@ def learnable(batch: Batch, schema: Schema, objective: Objective) -> Batch:
         When a label, a weight or a number cannot be learned; the message names the column and counts the rows.
     """
     if not len(batch):
-        raise EmptySourceError("train: expected at least one row, got 0 rows. There is nothing to learn.")
+        remedy = "There is nothing to learn." if where == "train" else "Leave it out, or check its source."
+        raise EmptySourceError(f"{where}: expected at least one row, got 0 rows. {remedy}")
     column = schema.label or "label"
     objective.check(batch.label, column)
     _check_numbers(batch, schema)
     if objective.contrast is None or batch.label is None:
-        return batch
+        return _with_mean_weight(batch, schema)
     positives = (batch.label > 0).nonzero()[:, 0]
     if not len(positives):
         raise EmptySourceError(
             f"{column}: expected a label above 0, which marks what to rank first, got none in "
             f"{counted(len(batch), 'row')}. Learn the label with SquaredError() or Logistic()."
         )
-    return batch.select(positives)
+    return _with_mean_weight(batch.select(positives), schema)
+
+
+def _with_mean_weight(batch: Batch, schema: Schema) -> Batch:
+    """Scale row weights to a mean of 1."""
+    if batch.weight is None:
+        return batch
+    weight = batch.weight.double()
+    if not float(weight.sum()):
+        raise EmptySourceError(
+            f"{schema.weight or 'weight'}: expected a weight above 0, got none in {counted(len(batch), 'row')} to learn. "
+            "Leave the weights out to count every row."
+        )
+    return replace(batch, weight=(weight / weight.mean()).to(batch.weight.dtype))
 
 
 def _check_numbers(batch: Batch, schema: Schema) -> None:
@@ -65,11 +82,6 @@ def _check_numbers(batch: Batch, schema: Schema) -> None:
         raise DataError(
             f"{name}: expected finite weights of at least 0, got others in {counted(wrong, 'row')}. "
             "Drop or repair these rows."
-        )
-    if not float(batch.weight.sum()):
-        raise EmptySourceError(
-            f"{name}: expected a weight above 0, got none in {counted(len(batch), 'row')}. "
-            "Leave the weights out to count every row."
         )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recsys_emb.errors import FitError
 from recsys_emb.training.history import Epoch, best_of
-from recsys_emb.training.objective import EarlyStopping, Objective
+from recsys_emb.training.objective import EarlyStopping, Objective, whole
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,8 @@ class Schedule:
     @classmethod
     def of(cls, objective: Objective, epochs: int | None, stopping: EarlyStopping | None, *, watched: bool) -> Schedule:
         """Fill in the objective's defaults; ``watched`` says whether there are validation rows."""
-        if epochs is not None and epochs < 1:
-            raise FitError(f"train: expected epochs of at least 1, got {epochs!r}. An epoch is a pass over the rows.")
+        if epochs is not None:
+            epochs = whole("train", "epochs", epochs, least=1, remedy="An epoch is a pass over the rows.")
         default = objective.defaults.early_stopping
         if watched:
             default = default or EarlyStopping()
@@ -30,8 +29,8 @@ class Schedule:
         return cls(objective.defaults.epochs if epochs is None else epochs, stopping or default)
 
     def held_out(self, num_rows: int) -> int:
-        """Rows to hold out for the search."""
-        return 0 if self.stopping is None else round(self.stopping.fraction * num_rows)
+        """Rows to hold out for the search, which leave one at least to learn from."""
+        return 0 if self.stopping is None else min(round(self.stopping.fraction * num_rows), num_rows - 1)
 
     def is_over(self, lines: Sequence[Epoch]) -> bool:
         """Whether the last epochs brought nothing."""

@@ -152,7 +152,7 @@ def test_ranking_takes_any_finite_label_or_none(label: Tensor | None) -> None:
         (lambda: Logistic(negatives=-1), "Logistic: expected negatives of at least 0, got -1. 0 learns the label."),
         (
             lambda: SampledSoftmax(negatives=0),
-            "SampledSoftmax: expected negatives of at least 1 or None, got 0. None takes the items of the other rows.",
+            "SampledSoftmax: expected negatives of at least 1, got 0. None takes the items of the other rows.",
         ),
         (
             lambda: EarlyStopping(fraction=1.0),

@@ -145,7 +145,7 @@ def test_ranking_learns_the_rows_whose_label_is_above_zero(ids: Schema) -> None:
         (
             Batch({"user": torch.tensor([3, 3])}, weight=torch.zeros(2)),
             EmptySourceError,
-            "weight: expected a weight above 0, got none in 2 rows. Leave the weights out to count every row.",
+            "weight: expected a weight above 0, got none in 2 rows to learn. Leave the weights out to count every row.",
         ),
     ],
 )

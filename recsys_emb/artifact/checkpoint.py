@@ -1,0 +1,57 @@
+"""A snapshot of a training run as a folder: numbers in JSON, tensors in safetensors, whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from recsys_emb.artifact.folder import read_folder, read_json, write_folder
+from recsys_emb.errors import ArtifactError
+
+KIND = "checkpoint"
+NUMBERS, TENSORS = "state.json", "tensors.safetensors"
+
+
+def write_checkpoint(path: str | os.PathLike[str], numbers: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Write a checkpoint in one step, in place of an earlier one if there is one.
+
+    Raises
+    ------
+    ArtifactError
+        When something else stands at ``path``; it is left as it is.
+    """
+
+    def write(folder: Path) -> None:
+        (folder / NUMBERS).write_text(json.dumps(numbers, allow_nan=False), encoding="utf-8")
+        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / TENSORS)
+
+    write_folder(path, write, kind=KIND)
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    """Read a checkpoint; None where there is none yet.
+
+    Raises
+    ------
+    ArtifactError
+        When it is damaged, or something else stands there.
+    """
+    folder = Path(path)
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return None
+    return read_folder(folder, _read, kind=KIND)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        tensors = {name: tensor.clone() for name, tensor in load_file(folder / TENSORS).items()}
+    except (SafetensorError, OSError) as error:
+        raise ArtifactError(f"{TENSORS}: expected a safetensors file, got {error}. Start anew elsewhere.") from error
+    return read_json(folder / NUMBERS), tensors

@@ -1,0 +1,54 @@
+"""What a caller may hand to `Recommender`: refused where it is said, not epochs later."""
+
+from __future__ import annotations
+
+from recsys_emb.errors import FitError
+from recsys_emb.training.objective import EarlyStopping, whole, whole_seed
+
+_OBJECTIVE = ("defaults", "contrast", "check", "units", "targets", "constant", "loss", "validate", "answer")
+_SOLVER = ("why_not", "start")
+
+
+def check_declared(objective: object, solver: object, early_stopping: object) -> None:
+    """Refuse what is no objective, no solver or no rule for stopping; None is fine everywhere.
+
+    >>> check_declared(EarlyStopping, None, None)
+    Traceback (most recent call last):
+    ...
+    recsys_emb.errors.FitError: Recommender: expected an objective such as SquaredError(), got the class EarlyStopping. \
+Call it: EarlyStopping().
+
+    Raises
+    ------
+    FitError
+        Saying what was expected instead.
+    """
+    rule = tuple(EarlyStopping.__dataclass_fields__)
+    _check("an objective such as SquaredError()", objective, has=_OBJECTIVE)
+    _check("a solver such as SequentialSGD()", solver, has=_SOLVER)
+    _check("early_stopping such as EarlyStopping()", early_stopping, has=rule)
+
+
+def read_numbers(epochs: object, seed: object) -> tuple[int | None, int]:
+    """Give the number of epochs, if there is one, and the seed as Python integers.
+
+    >>> import numpy as np
+    >>> read_numbers(np.int64(20), np.int64(7))
+    (20, 7)
+
+    Raises
+    ------
+    FitError
+        When one of them is no integer, or too small.
+    """
+    remedy = "An epoch is a pass over the rows."
+    number = None if epochs is None else whole("Recommender", "epochs", epochs, least=1, remedy=remedy)
+    return number, whole_seed("Recommender", seed)
+
+
+def _check(expected: str, value: object, *, has: tuple[str, ...]) -> None:
+    if isinstance(value, type):
+        name = value.__name__
+        raise FitError(f"Recommender: expected {expected}, got the class {name}. Call it: {name}().")
+    if value is not None and not all(hasattr(value, one) for one in has):
+        raise FitError(f"Recommender: expected {expected}, got {value!r}. None leaves the choice to the library.")
