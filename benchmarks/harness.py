@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import machine
-from timing import Clock, Timed, Work, answer_of, in_words, added_memory, ratio, rounds, threads, use_threads
+from timing import Clock, Timed, Work, added_memory, answer_of, in_words, ratio, rounds, threads, use_threads
 
 __all__ = ["OUT", "Agrees", "Bench", "Entry", "MissingPeerError", "Timed", "Work", "needs"]
 

@@ -1,4 +1,4 @@
-"""Learn items apart from the slots they stood in, on data whose truth is known.
+"""Learn from clicks which items are good apart from the slots they stood in, on data whose truth is known.
 
 Run:    python examples/planted_slots.py
 Needs:  nothing that is not in the repository; seconds.
@@ -8,6 +8,7 @@ Prints: how well the item ranking of a position-aware and of a position-blind mo
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from data_folder import load_script
 
@@ -16,8 +17,8 @@ from recsys_emb import Categorical, Position, Recommender, Schema
 USER, ITEM = Categorical("user_id"), Categorical("item_id")
 # The effect of a slot rests on thousands of rows and needs no L2, which would leave a part of it to the items.
 SLOT = Position("slot", max_position=5, serve_at=1, l2_scale=0.0)
-AWARE = Schema(user=USER, item=ITEM, position=SLOT, label="rating")
-BLIND = Schema(user=USER, item=ITEM, label="rating")
+AWARE = Schema(user=USER, item=ITEM, position=SLOT, label="click")
+BLIND = Schema(user=USER, item=ITEM, label="click")
 
 
 def merit(truth) -> pd.Series:
@@ -32,20 +33,25 @@ def every_pair(truth) -> pd.DataFrame:
     return pairs.assign(slot=1)
 
 
+def log_odds(model: Recommender, pairs: pd.DataFrame) -> pd.Series:
+    """Score pairs in the units of the planted effects."""
+    return model.predict(pairs).transform(lambda chance: np.log(chance / (1 - chance)))
+
+
 def slot_effects(model: Recommender, pairs: pd.DataFrame) -> pd.Series:
     """Measure what the model adds in each slot, beside the last one."""
-    means = {slot: model.predict(pairs.assign(slot=slot)).mean() for slot in range(1, 6)}
+    means = {slot: log_odds(model, pairs.assign(slot=slot)).mean() for slot in range(1, 6)}
     return pd.Series(means) - means[5]
 
 
 def main() -> dict[str, object]:
     """Train both models and hold them against the truth."""
-    truth = load_script("planted/generate.py").generate(rows=20_000, seed=0)
+    truth = load_script("planted/generate.py").generate(rows=60_000, seed=0)
     aware, blind = (Recommender(schema, progress=False).fit(truth.interactions) for schema in (AWARE, BLIND))
     pairs = every_pair(truth)
     agreement = {}
     for name, model in {"position-aware": aware, "position-blind": blind}.items():
-        learned = model.predict(pairs).groupby(pairs["item_id"]).mean()
+        learned = log_odds(model, pairs).groupby(pairs["item_id"]).mean()
         agreement[name] = float(learned.corr(merit(truth), method="spearman"))
         print(f"{name} model: rank correlation of its items with the planted ones {agreement[name]:.3f}")
 

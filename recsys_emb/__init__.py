@@ -12,12 +12,15 @@ from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.evaluation.splitting import split_last, split_random, split_time
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
+from recsys_emb.lookup.fused_embedding import FusedEmbedding
 from recsys_emb.lookup.hashed import HashedEmbedding
 from recsys_emb.lookup.new_rows import DrawnRows, InheritedRows, MeanRows, PretrainedRows, ZeroRows
 from recsys_emb.lookup.one_hot import OneHotProjection, one_hot
 from recsys_emb.lookup.position import LearnedPosition, SinusoidalPosition
 from recsys_emb.lookup.pretrained import PretrainedVectors
 from recsys_emb.lookup.quotient_remainder import QuotientRemainderEmbedding
+from recsys_emb.lookup.row_rules import AdagradUpdate, LazyAdamUpdate, RowWiseAdagradUpdate, SGDUpdate
+from recsys_emb.lookup.widths import suggested_dim
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.recommender import Recommender
 from recsys_emb.reporting.report import report
@@ -43,6 +46,7 @@ __all__ = [
     "MISSING_INDEX",
     "PADDING_INDEX",
     "UNKNOWN_INDEX",
+    "AdagradUpdate",
     "Batch",
     "BatchLoader",
     "Categorical",
@@ -51,12 +55,14 @@ __all__ = [
     "EarlyStopping",
     "FeatureEmbedding",
     "FeatureEncoder",
+    "FusedEmbedding",
     "Hashed",
     "HashedEmbedding",
     "History",
     "InheritedRows",
     "Jagged",
     "LazyAdam",
+    "LazyAdamUpdate",
     "LearnedPosition",
     "Logistic",
     "Lookup",
@@ -75,6 +81,8 @@ __all__ = [
     "Recommender",
     "RefuseUnknown",
     "RowWiseAdagrad",
+    "RowWiseAdagradUpdate",
+    "SGDUpdate",
     "SampledSoftmax",
     "Schema",
     "SequentialSGD",
@@ -90,4 +98,5 @@ __all__ = [
     "split_last",
     "split_random",
     "split_time",
+    "suggested_dim",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,11 @@ from recsys_emb.artifact.contents import load_artifact, save_artifact
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import NotFittedError
 from recsys_emb.lookup.new_rows import ByFeature, DrawnRows
+from recsys_emb.lookup.pretrained import PretrainedVectors
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.reporting.model_report import ModelReport, model_report
 from recsys_emb.schema.schema import Schema
+from recsys_emb.serving.beginning import check_pretrained
 from recsys_emb.serving.exporting import embeddings, explain, predict
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.judging import evaluate
@@ -45,6 +48,12 @@ class Recommender:
         Passes over the training rows, at most; the objective's default unless given.
     early_stopping
         When to stop before; the objective's default unless given. With ``epochs`` alone the run takes exactly as many.
+    pretrained
+        Vectors that the rows of a feature begin with, by feature name, as wide as the schema's ``embedding_dim``. They
+        are found by key and learn like all others; rows without one begin as ever, and keys that are no value of the
+        feature are passed over. What the vectors reach is printed beside the choices below, and
+        ``pretrained.coverage(recommender.encoder.vocabularies[name])`` says it again. They serve `fit` and are not
+        saved; rows that `partial_fit` appends begin as its ``new_rows`` says.
     seed
         Of everything drawn at random: the same rows, settings and seed give the same model.
     progress
@@ -61,14 +70,15 @@ class Recommender:
     Raises
     ------
     SchemaError
-        When the schema has no user or no item.
+        When the schema has no user or no item, or its tables cannot take the pretrained vectors.
 
     Notes
     -----
     Every training row counts as seen, whatever its label: who saw an item and disliked it is not offered it again.
-    The catalogue is the items of the training rows. A user or item that training did not know is scored by the
-    unknown row, with missing features, and flagged ``known=False``; all unknown values of a feature score alike,
-    unless it spreads them over `UnknownBuckets`.
+    The catalogue is the items of the training rows that the vocabulary holds; a value that ``min_count`` or
+    ``max_size`` cut off is unknown, like one that training did not see, and nobody is remembered to have seen it.
+    A user or item that training did not know is scored by the unknown row, with missing features, and flagged
+    ``known=False``; all unknown values of a feature score alike, unless it spreads them over `UnknownBuckets`.
 
     Examples
     --------
@@ -98,12 +108,15 @@ class Recommender:
         solver: Solver | None = None,
         epochs: int | None = None,
         early_stopping: EarlyStopping | None = None,
+        pretrained: Mapping[str, PretrainedVectors] | None = None,
         seed: int = 0,
         progress: bool | None = None,
     ) -> None:
         pair_of(schema)
+        given = dict(pretrained or {})
+        check_pretrained(schema, given)
         self.schema = schema
-        self._plan = Plan(objective, solver, epochs, early_stopping, seed, progress)
+        self._plan = Plan(objective, solver, epochs, early_stopping, seed, progress, given)
         self._fitted: Fitted | None = None
 
     @property
@@ -223,10 +236,11 @@ class Recommender:
         k
             At least 1. A user gets fewer when fewer are left.
         exclude_seen
-            Leave out what stands with the user in the training rows.
+            Leave out what stands with the user in the training rows, for users and items that the vocabulary holds:
+            values that ``min_count`` or ``max_size`` cut off are unknown, and nothing is remembered of them.
         candidates
-            A list of items to choose from; None for the catalogue, which is the items of the training rows. Each
-            distinct item counts once, and missing values are no items.
+            A list of items to choose from; None for the catalogue, which is the items of the training rows that the
+            vocabulary holds. Each distinct item counts once, and missing values are no items.
 
         Returns
         -------
@@ -252,7 +266,7 @@ class Recommender:
         Parameters
         ----------
         items
-            A list of items of the training rows.
+            A list of items of the training rows that the vocabulary holds.
         k
             At least 1.
 
@@ -264,7 +278,7 @@ class Recommender:
         Raises
         ------
         UnknownValueError
-            Listing the items that training did not know.
+            Listing the items that training did not know, or that ``min_count`` or ``max_size`` cut off.
         """
         return similar(self._ready(), items, k)
 
@@ -282,6 +296,8 @@ class Recommender:
 
     def embeddings(self, name: str) -> pd.DataFrame:
         """Export a feature's vectors: a row per value of its vocabulary, with its ``"vector"``, float32 ``(D,)``.
+
+        Another recommender begins with them by ``pretrained={name: PretrainedVectors.from_frame(...)}``.
 
         Raises
         ------
@@ -344,6 +360,12 @@ class Recommender:
         """Write everything needed to serve and to go on training into a folder: JSON, Parquet and safetensors.
 
         The folder appears, or replaces an earlier one, in one step: a reader finds the old model or the new one.
+
+        Warns
+        -----
+        UserWarning
+            When the solver has an optimizer of the caller's own, or the solver or rule for stopping is itself the
+            caller's. It is not saved, and the loaded recommender chooses for itself where training goes on.
 
         Raises
         ------

@@ -38,6 +38,7 @@ DOORS: dict[str, set[str]] = {
     "lookup": {"torch"},
     "lookup.vector_files": {"pyarrow"},
     "lookup.plan": {"pandas"},
+    "lookup.pretrained": {"torch", "pandas"},
     "lookup.feature_embedding": {"torch", "pandas"},
     "lookup.fused_embedding": {"torch", "pandas"},
     "models": {"torch"},

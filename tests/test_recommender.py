@@ -494,7 +494,10 @@ def test_similarity_leaves_the_position_out(rich: Recommender) -> None:
 
 
 def test_unknown_items_have_nothing_similar(rich: Recommender) -> None:
-    expected = "Recommender.similar: expected items of the fit, got 999, 998. Ask for items it has seen."
+    expected = (
+        "Recommender.similar: expected items of the training rows that the vocabulary holds, got 999, 998. "
+        "Ask for others, or fit without min_count and max_size."
+    )
     assert message(UnknownValueError, lambda: rich.similar([100, 999, 998])) == expected
 
 

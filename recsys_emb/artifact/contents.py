@@ -3,7 +3,8 @@
 =====================  ==============================================================================================
 ``manifest.json``      format version, library version, size and SHA-256 of every file
 ``schema.json``        `Schema.to_json`
-``recommender.json``   settings, numeric statistics, the file of each vocabulary, the encoder's fingerprint
+``recommender.json``   settings, numeric statistics, the file of each vocabulary, the encoder's fingerprint; the
+                       tables' width, and the spread and seed by which rows are drawn that they grow later
 ``vocabularies/``      one Parquet file each: values in the order of their indices, counts
 ``weights.safetensors``  the model's tensors, histories of users among them, and the fingerprint of their encoder
 ``users.parquet``      encoded features of the known users, the stranger's last

@@ -51,7 +51,7 @@ def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None], *,
     aside just before the new one takes its name, and a reader may find neither for that instant. Everything is on
     the disk before the name is. What a killed writer leaves beside the target is removed by the next one.
     """
-    target = Path(path).resolve()
+    target = _resolved(path)
     _refuse_foreign(target, kind)
     with folder_beside(target) as beside:
         write(beside)
@@ -81,7 +81,7 @@ def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T], *, kind
         When it is not an artifact, was written by a newer version, or a file is missing, added, altered, a link,
         or outside.
     """
-    folder = Path(path).resolve()
+    folder = _resolved(path)
     for _ in range(_ATTEMPTS):
         identity = _identity(folder)
         try:
@@ -131,9 +131,11 @@ def _read_manifest(folder: Path, kind: str) -> Mapping[str, object]:
         raise ArtifactError(f"{folder.name}: expected a folder with a {MANIFEST!r}, got {got}. {_REMEDY}")
     content = read_json(manifest)
     version, files = content.get("format_version"), content.get("files")
-    if content.get("format") != FORMAT or not isinstance(version, int):
+    if content.get("format") != FORMAT:
         got = repr(content.get("format"))
         raise ArtifactError(f"{folder.name}: expected a {MANIFEST!r} of format {FORMAT!r}, got {got}. {_REMEDY}")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise ArtifactError(f"{folder.name}: expected an integer format_version, got {version!r}. {_REMEDY}")
     if version > FORMAT_VERSION:
         got = f"{version}, written by a newer version of recsys_emb: {content.get('library_version')}"
         raise ArtifactError(
@@ -177,16 +179,25 @@ def _describe(path: Path) -> dict[str, object]:
     return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
 
 
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(path).resolve()
+    except (TypeError, ValueError, OSError, RuntimeError) as error:
+        raise ArtifactError(f"artifact: expected the path of a folder, got {path!r}. Give a name or a Path.") from error
+
+
 def _refuse_foreign(target: Path, kind: str) -> None:
     """Raise unless nothing would be lost by replacing what stands at the target."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     try:
-        strange = set(_file_names(target)) - {MANIFEST, *_read_manifest(target, kind)}
+        # Before the folder is walked, which may be a whole disk.
+        known = {MANIFEST, *_read_manifest(target, kind)}
+        strange = set(_file_names(target)) - known
     except ArtifactError as error:
         got = "something else"
         raise ArtifactError(
-            f"{target.name}: expected an artifact or an empty place, got {got}. Save elsewhere."
+            f"{target.name or target}: expected an artifact or an empty place, got {got}. Save elsewhere."
         ) from error
     if strange:
         got = listed(sorted(strange))

@@ -76,7 +76,7 @@ class Jagged:
 
     def select(self, rows: Tensor) -> Jagged:
         """Pick lists by number: ``rows`` int64 ``(R,)``, repeats allowed."""
-        lengths = self.lengths[rows]
+        lengths = self.offsets[rows + 1] - self.offsets[rows]
         offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
         starts = (self.offsets[rows] - offsets[:-1]).repeat_interleave(lengths)
         picked = starts + torch.arange(len(starts), device=starts.device)

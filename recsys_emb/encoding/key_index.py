@@ -10,12 +10,12 @@ import pyarrow as pa
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.identity import plain, split
-from recsys_emb.encoding.kinds import Part, agree, spokesman
+from recsys_emb.encoding.kinds import INTEGER, Part, agree, spokesman
 from recsys_emb.encoding.storage import Indices, integer_column
 from recsys_emb.errors import KeyTypeError, listed
 
 if TYPE_CHECKING:
-    from recsys_emb.encoding.keys import ArrowColumn
+    from recsys_emb.encoding.keys import ArrowColumn, Integers
 
 
 class KeyIndex:
@@ -47,7 +47,7 @@ class KeyIndex:
         """How many of the values stood there before; 0 in a sound vocabulary."""
         return sum(table.repeated for table in self._tables.values())
 
-    def find_all(self, values: ArrowColumn, where: str) -> Indices:
+    def find_all(self, values: ArrowColumn | Integers, where: str) -> Indices:
         """Find the indices int64 ``(N,)`` of a flat array of any type; `MISSING_INDEX` where it is missing.
 
         Raises
@@ -59,8 +59,11 @@ class KeyIndex:
         self.find(values, out, where)
         return out
 
-    def find(self, values: ArrowColumn, out: Indices, where: str) -> None:
+    def find(self, values: ArrowColumn | Integers, out: Indices, where: str) -> None:
         """As `find_all`, into ``out``."""
+        if isinstance(values, np.ndarray):
+            self._find_integers(values, out, where)
+            return
         done = 0
         for chunk in values.chunks if isinstance(values, pa.ChunkedArray) else (values,):
             self._find(plain(chunk), out[done : done + len(chunk)], where)
@@ -72,6 +75,13 @@ class KeyIndex:
         for part in split(values, "values"):
             self._spread(part, np.flatnonzero(part.keys.is_valid().to_numpy(zero_copy_only=False)), out)
         return out
+
+    def _find_integers(self, keys: Integers, out: Indices, where: str) -> None:
+        table = self._tables.get(INTEGER)
+        if table is None or self._unknown_rows > 1:
+            self._find(pa.array(keys), out, where)
+        else:
+            table.find(kernels.integer_table.IntegerColumn(kernels.memory.frozen(keys)), out)
 
     def _find(self, array: pa.Array, out: Indices, where: str) -> None:
         if isinstance(array, pa.DictionaryArray):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,9 @@ from recsys_emb.errors import KeyTypeError
 
 Values: TypeAlias = Any  # array-likes share no base class
 ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+_INT64 = np.dtype(np.int64)
 
 
 def to_arrow(values: Values, where: str) -> ArrowColumn:
@@ -53,6 +57,20 @@ def to_arrow(values: Values, where: str) -> ArrowColumn:
     recsys_emb.errors.KeyTypeError: user_id: expected values of one type, got int, str. Convert the column to one type.
     """
     return _convert(values, where)
+
+
+def to_keys(values: Values, where: str) -> ArrowColumn | Integers:
+    """As `to_arrow`, but int64 arrays ``(N,)`` of numpy and pandas stay what they are, which is several times faster.
+
+    >>> to_keys(np.array([5, 7]), "user_id")
+    array([5, 7])
+    """
+    held = values
+    if isinstance(values, (pd.Series, pd.Index)) and values.dtype == _INT64:
+        held = values.values
+    if type(held) is np.ndarray and held.dtype == _INT64 and held.strides == (8,):
+        return held
+    return to_arrow(values, where)
 
 
 @functools.singledispatch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +69,14 @@ class RowEncoder:
         self.columns = list(state.schema.input_columns)
         self.types = folder_types(state.schema)
         self._limits = {name: codec.num_embeddings for name, codec in self.codecs.items()}
+
+    def keeping(self, names: Sequence[str]) -> RowEncoder:
+        """Copy that encodes the features called ``names`` alone; no other column need be there."""
+        kept = copy.copy(self)
+        kept.codecs = {name: self.codecs[name] for name in names}
+        kept.columns = [column for codec in kept.codecs.values() for column in codec.columns]
+        kept._limits = {name: self._limits[name] for name in names}
+        return kept
 
     def encode(self, rows: Rows, answers: Answers) -> Batch:
         """Encode rows that were read with ``columns`` and those of ``answers``."""

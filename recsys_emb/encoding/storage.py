@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from recsys_emb.kernels.integer_counter import IntegerCounter
     from recsys_emb.kernels.integer_table import IntegerColumn, IntegerIndex
 
-_LARGE = (pa.large_binary(), pa.large_string())
+_LARGE = (pa.large_binary().id, pa.large_string().id)
+
+_INT64, _INT32, _BYTE = np.dtype(np.int64), np.dtype(np.int32), np.dtype(np.uint8)
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
@@ -71,13 +73,14 @@ class BytesStorage:
     def column(self, array: pa.Array) -> Any:
         """View an array of (large) binary or (large) string, slices and nulls included."""
         validity, offsets, data = array.buffers()
-        width: Any = np.int64 if array.type in _LARGE else np.int32
-        starts = _view(offsets, width, array.offset, len(array) + 1 if offsets else 0)
+        is_large = array.type.id in _LARGE
+        starts = _view(offsets, _INT64 if is_large else _INT32, array.offset, len(array) + 1 if offsets else 0)
         if not len(starts):
             starts = np.zeros(1, np.int64)
-        text = _view(data, np.uint8, 0, data.size if data else 0)
-        bitmap = _bitmap(validity, array)
-        return kernels.bytes_search.BytesColumn(starts.astype(np.int64, copy=False), text, bitmap, array.offset)
+        elif not is_large:
+            starts = starts.astype(np.int64)
+        text = _view(data, _BYTE, 0, data.size if data else 0)
+        return kernels.bytes_search.BytesColumn(starts, text, _bitmap(validity, array), array.offset)
 
     def array(self, column: BytesColumn) -> pa.Array:
         """Lay keys without nulls out as an array."""
@@ -113,19 +116,19 @@ BYTE_STRINGS = BytesStorage()
 def integer_column(array: pa.Array) -> IntegerColumn:
     """View an Arrow array of any integer or float type (or the codes of a dictionary) in its own width."""
     validity, data = array.buffers()
-    keys = _view(data, array.type.to_pandas_dtype(), array.offset, len(array))
+    keys = _view(data, np.dtype(array.type.to_pandas_dtype()), array.offset, len(array))
     return kernels.integer_table.IntegerColumn(keys, _bitmap(validity, array), array.offset)
 
 
 def _bitmap(validity: pa.Buffer | None, array: pa.Array) -> npt.NDArray[np.uint8]:
     if validity is None or array.null_count == 0:
         return kernels.memory.ALL_VALID
-    return _view(validity, np.uint8, 0, validity.size)
+    return _view(validity, _BYTE, 0, validity.size)
 
 
-def _view(buffer: pa.Buffer | None, dtype: Any, start: int, count: int) -> npt.NDArray[Any]:
+def _view(buffer: pa.Buffer | None, dtype: np.dtype[Any], start: int, count: int) -> npt.NDArray[Any]:
     if buffer is None or count == 0:
         return kernels.memory.frozen(np.empty(0, dtype))
-    view = np.frombuffer(buffer, dtype, count, start * np.dtype(dtype).itemsize)
-    view.flags.writeable = False
+    view = np.frombuffer(buffer, dtype, count, start * dtype.itemsize)
+    view.setflags(write=False)
     return view

@@ -15,7 +15,7 @@ from recsys_emb.encoding.batch import UNKNOWN_INDEX
 from recsys_emb.encoding.identity import plain, split
 from recsys_emb.encoding.key_counts import KeyCounts
 from recsys_emb.encoding.key_index import KeyIndex
-from recsys_emb.encoding.keys import ArrowColumn, Values, to_arrow
+from recsys_emb.encoding.keys import ArrowColumn, Integers, Values, to_arrow, to_keys
 from recsys_emb.encoding.kinds import join, restore
 from recsys_emb.errors import DataError, IndexRangeError, KeyTypeError, UnknownValueError, counted, listed
 from recsys_emb.schema.tables import RefuseUnknown, Unknown, UnknownRow
@@ -78,6 +78,7 @@ class Vocabulary:
         self.unknown = unknown
         self._values = values
         self._counts = counts
+        self._refuses = isinstance(unknown, RefuseUnknown)
         self._index = KeyIndex(values, unknown_rows=unknown.rows)
         self._fingerprints: dict[int, str] = {}
 
@@ -161,15 +162,15 @@ class Vocabulary:
             When a value is unknown and the vocabulary says `RefuseUnknown`.
         """
         where = where or self.name
-        column = to_arrow(values, where)
+        column = to_keys(values, where)
         indices = np.empty(len(column), np.int64)
         self.encode_into(column, indices, where=where)
         return torch.from_numpy(indices)
 
-    def encode_into(self, column: ArrowColumn, out: Indices, *, where: str) -> None:
-        """As `encode`, for an Arrow array of N values, into ``out`` int64 ``(N,)``."""
+    def encode_into(self, column: ArrowColumn | Integers, out: Indices, *, where: str) -> None:
+        """As `encode`, for what `to_keys` gives of N values, into ``out`` int64 ``(N,)``."""
         self._index.find(column, out, where)
-        if isinstance(self.unknown, RefuseUnknown):
+        if self._refuses:
             self._refuse_unknown(column, out, where)
 
     def rows_of(self, other: Vocabulary) -> torch.Tensor:
@@ -180,12 +181,12 @@ class Vocabulary:
         KeyTypeError
             When the other one's keys are of another kind.
         """
-        return torch.from_numpy(self._index.find(other.values, other.name))
+        return torch.from_numpy(self._index.find_all(other.values, other.name))
 
-    def _refuse_unknown(self, column: ArrowColumn, indices: Indices, where: str) -> None:
-        rows = np.flatnonzero(indices == UNKNOWN_INDEX).tolist()
-        if rows:
-            strangers = dict.fromkeys(column[row].as_py() for row in rows)
+    def _refuse_unknown(self, values: ArrowColumn | Integers, indices: Indices, where: str) -> None:
+        column, rows = to_arrow(values, where), np.flatnonzero(indices == UNKNOWN_INDEX)
+        if len(rows):
+            strangers = dict.fromkeys(column[row].as_py() for row in rows.tolist())
             raise UnknownValueError(
                 f"{where}: expected values of the vocabulary, got {listed(strangers)}. "
                 "Fit on them, or declare unknown=UnknownRow()."

@@ -56,8 +56,9 @@ def auc(label: Numbers, score: Numbers) -> float:
     """
     truth, answer = _paired("auc", label, score)
     _check_binary("auc", truth)
-    both = truth.any() and not truth.all()
-    return float(sklearn.metrics.roc_auc_score(truth, answer)) if both else undefined("auc", "both labels, 0 and 1")
+    if truth.any() and not truth.all():
+        return float(sklearn.metrics.roc_auc_score(truth, answer))
+    return undefined("auc", "both labels, 0 and 1", f"{truth[0]:g} alone" if len(truth) else "none")
 
 
 def log_loss(label: Numbers, probability: Numbers) -> float:
@@ -131,9 +132,9 @@ def ndcg_at_k(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
     return _of_users(gained / ideal[relevant.clamp(max=k)], relevant)
 
 
-def undefined(where: str, needed: str) -> float:
+def undefined(where: str, needed: str, got: str = "none") -> float:
     """Give NaN for what cannot be said, and warn that it is for want of ``needed``."""
-    warnings.warn(f"{where}: expected {needed}, got none. The answer is NaN.", UndefinedMetricWarning, stacklevel=3)
+    warnings.warn(f"{where}: expected {needed}, got {got}. The answer is NaN.", UndefinedMetricWarning, stacklevel=3)
     return float("nan")
 
 

@@ -68,9 +68,12 @@ def split_random(
     >>> len(train) + len(test), len(train.merge(test, on=["user_id", "item_id"]))
     (4, 0)
     """
-    _check_frame("split_random", frame, pair or ())
+    _check_frame("split_random", frame, _columns_of("split_random", pair))
     _check_fraction("split_random", fraction)
-    groups = np.arange(len(frame)) if pair is None else _pair_numbers(frame, pair)
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
+        got = f"{seed!r}. The same seed gives the same split."
+        raise DataError(f"split_random: expected seed to be an integer of at least 0, got {got}")
+    groups = np.arange(len(frame)) if pair is None else _group_numbers("split_random", frame, pair)
     count = int(groups.max()) + 1
     in_test = np.zeros(count, dtype=bool)
     in_test[np.random.default_rng(seed).permutation(count)[: round(fraction * count)]] = True
@@ -120,13 +123,13 @@ def split_last(
       user_id  t
     0       a  2
     """
-    _check_frame("split_last", frame, (user, time, *(pair or ())))
+    _check_frame("split_last", frame, (user, time, *_columns_of("split_last", pair)))
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
         raise DataError(
             f"split_last: expected count to be an integer of at least 1, got {count!r}. Give count=1 or more."
         )
     times = _time_numbers("split_last", frame, time)
-    users, _ = pd.factorize(frame[user])
+    users = np.where(frame[user].isna(), -1, _group_numbers("split_last", frame, [user]))
     order = np.lexsort((times, users))
     of_user = users[order]
     # Rows of one user lie together, the latest at the end of their run.
@@ -174,7 +177,7 @@ def split_time(frame: pd.DataFrame, time: str, fraction: float = 0.2, *, pair: S
     >>> train["t"].tolist(), test["t"].tolist()
     ([1, 2], [3, 3])
     """
-    _check_frame("split_time", frame, (time, *(pair or ())))
+    _check_frame("split_time", frame, (time, *_columns_of("split_time", pair)))
     _check_fraction("split_time", fraction)
     times = _time_numbers("split_time", frame, time)
     earlier = np.cumsum(np.bincount(times))[:-1]
@@ -201,14 +204,32 @@ def _check_frame(where: str, frame: pd.DataFrame, columns: Sequence[str]) -> Non
 
 
 def _check_fraction(where: str, fraction: float) -> None:
-    if isinstance(fraction, bool) or not 0 < fraction < 1:
+    number = isinstance(fraction, (int, float, np.integer, np.floating)) and not isinstance(fraction, bool)
+    if not number or not 0 < fraction < 1:
         raise DataError(f"{where}: expected fraction between 0 and 1, got {fraction!r}. It is the share of test rows.")
 
 
-def _pair_numbers(frame: pd.DataFrame, pair: Sequence[str]) -> NDArray[np.int64]:
-    """Give each row the number of its pair, from 0 in order of appearance; missing values are values."""
-    groups = frame.groupby(list(pair), sort=False, dropna=False, observed=True)
-    return groups.ngroup().to_numpy().astype(np.int64)
+def _columns_of(where: str, pair: Sequence[str] | None) -> Sequence[str]:
+    """Name the columns of a pair, none if there is no pair."""
+    if pair is None:
+        return ()
+    two = isinstance(pair, (list, tuple)) and len(pair) == 2 and pair[0] != pair[1]
+    if not two:
+        got = f"{pair!r}. Give pair=('user_id', 'item_id')."
+        raise DataError(f"{where}: expected pair to name two columns, the user's and the item's, got {got}")
+    return pair
+
+
+def _group_numbers(where: str, frame: pd.DataFrame, columns: Sequence[str]) -> NDArray[np.int64]:
+    """Give each row the number of its values in some columns, from 0; missing values are values."""
+    try:
+        groups = frame.groupby(list(columns), sort=False, dropna=False, observed=True)
+        return groups.ngroup().to_numpy().astype(np.int64)
+    except (TypeError, NotImplementedError) as error:
+        raise DataError(
+            f"{where}: expected single values in {listed(columns)}, got lists or other containers. "
+            "Explode the column into one value per row."
+        ) from error
 
 
 def _time_numbers(where: str, frame: pd.DataFrame, time: str) -> NDArray[np.int64]:
@@ -233,7 +254,7 @@ def _parted(
         got = f"{in_test.sum()} of {counted(len(frame), 'row')} in test"
         raise DataError(f"{where}: expected rows on both sides, got {got} with {option}. Give more rows or change it.")
     if pair is not None:
-        numbers = _pair_numbers(frame, pair)
+        numbers = _group_numbers(where, frame, pair)
         shared = len(np.intersect1d(numbers[in_test], numbers[~in_test]))
         if shared:
             got = f"{counted(shared, 'pair')} in both"

@@ -28,8 +28,8 @@ class CategoryEmbedding(IndexLookup):
     reserved
         The first rows, which start at zero (padding, missing, unknown).
     init_std
-        The other rows start as N(0, init_std). The default 0.01 keeps the first dot products near zero, so that a
-        factorization starts from its biases.
+        The other rows start as N(0, init_std). The default 0.01, that of He et al. (2017), keeps the first dot
+        products near zero, so that a factorization starts from its biases.
     sparse
         Gradients as sparse tensors of the touched rows.
     max_norm
@@ -44,6 +44,11 @@ class CategoryEmbedding(IndexLookup):
     ----------
     weight : torch.nn.Parameter
         ``(V, D)``.
+
+    References
+    ----------
+    Bengio, Y. et al. "A neural probabilistic language model." JMLR 3, 2003.
+    He, X. et al. "Neural collaborative filtering." WWW 2017.
 
     Examples
     --------

@@ -97,7 +97,7 @@ class FusedEmbedding(FeatureEmbedding):
             (parent, name, table)
             for parent in self.tables.modules()
             for name, table in parent.named_children()
-            if isinstance(table, CategoryEmbedding)
+            if isinstance(table, CategoryEmbedding) and table.max_norm is None
         ]
         sizes = [table.num_embeddings for _, _, table in found]
         self.stack = RowStack(sizes, self.embedding_dim, update, compiled=compiled)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -162,9 +163,14 @@ class HistoryEmbedding(nn.Module):
         self.offsets, self.values = kept.offsets, kept.values
 
     def forward(self, users: Tensor) -> Tensor:
-        """Pool the histories of users: int ``(...)`` to ``(..., D)``; checks the range first."""
+        """Pool the histories of users: int ``(...)`` to ``(..., D)``; checks the range first.
+
+        An exported program pools the histories of all users at every call, since its shapes are fixed beforehand.
+        """
         check_indices(users, self.num_users, self.name)
-        return self.pooled(users.flatten())[0].view(*users.shape, self.embedding_dim)
+        if torch.compiler.is_exporting():
+            return self._pool(self.lists(), self.values, self.items.table())[users]
+        return _pooled_outside_graphs(self, users.flatten()).view(*users.shape, self.embedding_dim)
 
     def pooled(self, users: Tensor) -> tuple[Tensor, Tensor]:
         """Pool the histories of users known to be in range, ``(B,)``.
@@ -182,11 +188,15 @@ class HistoryEmbedding(nn.Module):
         lists = self.lists(distinct)
         named, rows = torch.unique(lists.values, return_inverse=True)
         vectors = self.items.rows(named)
-        pooled = F.embedding_bag(
+        squares = vectors.square().sum(-1)[rows] / lists.lengths[lists.owners]
+        totals = torch.segment_reduce(squares, "sum", offsets=lists.offsets)
+        return self._pool(lists, rows, vectors)[places], totals[places]
+
+    def _pool(self, lists: Jagged, rows: Tensor, vectors: Tensor) -> Tensor:
+        """Sum ``vectors[rows]`` list by list, weighted."""
+        return F.embedding_bag(
             rows, vectors, lists.offsets, mode="sum", per_sample_weights=lists.weights, include_last_offset=True
         )
-        squares = vectors.square().sum(-1)[rows] / lists.lengths[lists.owners]
-        return pooled[places], torch.segment_reduce(squares, "sum", offsets=lists.offsets)[places]
 
     def storage(self) -> Tensor:
         """View ``(V, D)`` of the table of items, for writing in place."""
@@ -233,6 +243,15 @@ class HistoryEmbedding(nn.Module):
         ends = (int(self.offsets[0]), int(self.offsets[-1])) == (0, len(self.values))
         inside = (self.values >= 0) & (self.values < self.num_embeddings)
         return ends and bool((self.offsets.diff() >= 0).all() & inside.all())
+
+
+def _pooled(history: HistoryEmbedding, users: Tensor) -> Tensor:
+    return history.pooled(users)[0]
+
+
+# How many users and items a batch holds is known from its values alone, which a compiled graph cannot wait for.
+_Pooled: TypeAlias = Callable[[HistoryEmbedding, Tensor], Tensor]
+_pooled_outside_graphs = cast("Callable[[_Pooled], _Pooled]", torch.compiler.disable)(_pooled)
 
 
 def _latest(users: Tensor, items: Tensor, num_users: int, max_length: int | None) -> Jagged:

@@ -78,7 +78,7 @@ class OneHotProjection(IndexLookup):
     dense_limit
         Bytes that the one-hot matrix of one call may take; above, the product is computed as a gather.
     padding_index
-        An index encoded as all zeros, so that its vector is zero and it learns nothing.
+        An index whose vector is zero and which learns nothing, as if encoded as all zeros.
     reserved, init_std, generator, name
         As in `CategoryEmbedding`; equal generators give equal tables.
 
@@ -157,7 +157,7 @@ class OneHotProjection(IndexLookup):
         if bytes_needed > self.dense_limit:
             return masked(F.embedding(indices.long(), self.weight.T), indices, self.padding_index)
         encoded = _dense(indices, self.num_embeddings, self.weight.dtype)
-        return F.linear(masked(encoded, indices, self.padding_index), self.weight)
+        return masked(F.linear(encoded, self.weight), indices, self.padding_index)
 
     def table(self) -> Tensor:
         """Give all vectors, ``(V, D)``: ``table()[i]`` is ``forward(i)``, gradient included."""

@@ -144,8 +144,14 @@ class SinusoidalPosition(_PositionTable):
 
     Examples
     --------
-    >>> SinusoidalPosition(4, max_position=9)(torch.tensor([0]))
-    tensor([[0., 1., 0., 1.]])
+    >>> from math import cos, sin
+    >>> PE = SinusoidalPosition(5, max_position=9)(torch.tensor([0, 3]))
+    >>> PE[0]
+    tensor([0., 1., 0., 1., 0.])
+    >>> rate = [1 / 10000 ** (2 * j / 5) for j in (0, 1, 2)]
+    >>> waves = [sin(3), cos(3), sin(3 * rate[1]), cos(3 * rate[1]), sin(3 * rate[2])]
+    >>> torch.allclose(PE[1], torch.tensor(waves))
+    True
     """
 
     waves: Tensor

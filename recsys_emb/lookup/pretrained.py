@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from recsys_emb.encoding.batch import MISSING_INDEX, PADDING_INDEX
 from recsys_emb.encoding.vocabulary import Vocabulary
-from recsys_emb.errors import DataError, counted, listed
+from recsys_emb.errors import ColumnError, DataError, counted, listed
 from recsys_emb.lookup.base import IndexLookup
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.coverage import Coverage
 from recsys_emb.lookup.projected import ProjectedEmbedding
 from recsys_emb.lookup.vector_files import VectorFile, read_binary, read_parquet, read_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
@@ -86,11 +91,7 @@ class PretrainedVectors:
         >>> PretrainedVectors.from_mapping({"tea": [1.0, 2.0], "milk": [3.0, 4.0]}).embedding_dim
         2
         """
-        rows = [np.asarray(vector, dtype=np.float32) for vector in mapping.values()]
-        shapes = sorted({row.shape for row in rows})
-        if len(shapes) > 1:
-            raise DataError(f"{name}: expected vectors of one width, got shapes {listed(shapes)}. Make them equal.")
-        return cls(list(mapping), np.stack(rows) if rows else np.empty((0, 0), dtype=np.float32), name=name)
+        return cls(list(mapping), _matrix_of(mapping.values(), name), name=name)
 
     @classmethod
     def from_word2vec(cls, path: StrPath, *, binary: bool = False, skip_bad_lines: bool = False) -> PretrainedVectors:
@@ -126,6 +127,47 @@ class PretrainedVectors:
         """Read a Parquet file with a column of keys and a column of equally long lists of numbers."""
         return cls._of(read_parquet(Path(path), key=key, vector=vector), path)
 
+    @classmethod
+    def from_frame(
+        cls, frame: pd.DataFrame, *, key: str | None = None, vector: str = "vector", name: str = "pretrained"
+    ) -> PretrainedVectors:
+        """Take a frame with a column of keys and a column of equally long vectors, as `Recommender.embeddings` gives.
+
+        Parameters
+        ----------
+        frame
+            Its index is ignored.
+        key
+            The column of keys; the only other one unless given.
+        vector
+            The column of vectors.
+        name
+            The source, for messages.
+
+        Raises
+        ------
+        ColumnError
+            When a column is not there, or ``key`` is left open among several.
+        DataError
+            When the vectors are of several widths.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"drink": ["tea", "milk"], "vector": [[1.0, 2.0], [3.0, 4.0]]})
+        >>> PretrainedVectors.from_frame(frame).embedding(Vocabulary.from_values(["milk"]))(torch.tensor([3]))
+        tensor([[3., 4.]], grad_fn=...)
+        """
+        columns = [str(column) for column in frame.columns]
+        others = [column for column in columns if column != vector]
+        if vector not in columns or (key is None and len(others) != 1) or (key is not None and key not in columns):
+            wanted = "one of keys" if key is None else repr(key)
+            raise ColumnError(
+                f"{name}: expected the columns {vector!r} and {wanted}, got {listed(columns)}. Name key and vector."
+            )
+        keys = frame[key if key is not None else others[0]]
+        return cls(keys, _matrix_of(frame[vector], name), name=name)
+
     def __len__(self) -> int:
         """Count the distinct keys."""
         return len(self.vectors)
@@ -134,6 +176,11 @@ class PretrainedVectors:
     def embedding_dim(self) -> int:
         """Width of the vectors, D."""
         return self.vectors.shape[1]
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of keys and vectors."""
+        return hashlib.sha256(self._keys.fingerprint.encode() + self.vectors.numpy().tobytes()).hexdigest()
 
     def coverage(self, vocabulary: Vocabulary) -> Coverage:
         """Report which values of a vocabulary have a vector."""
@@ -263,3 +310,11 @@ class PretrainedVectors:
             keys = listed(self._keys.decode(repeats + self._keys.first_index))
             message = f"{self.name}: {keys} stand there more than once; the first vector of each counts."
             warnings.warn(message, stacklevel=3)
+
+
+def _matrix_of(vectors: Iterable[Any], name: str) -> NDArray[np.float32]:
+    rows = [np.asarray(vector, dtype=np.float32) for vector in vectors]
+    shapes = sorted({row.shape for row in rows})
+    if len(shapes) > 1:
+        raise DataError(f"{name}: expected vectors of one width, got shapes {listed(shapes)}. Make them equal.")
+    return np.stack(rows) if rows else np.empty((0, 0), dtype=np.float32)

@@ -15,6 +15,7 @@ from recsys_emb import kernels
 from recsys_emb.encoding.batch import PADDING_INDEX
 from recsys_emb.encoding.crew import crew
 from recsys_emb.lookup.huge_pages import ask_for_huge_pages
+from recsys_emb.lookup.plain_rows import move_rows, named_rows, read_rows
 from recsys_emb.lookup.row_rules import RowRule, Settings
 
 if TYPE_CHECKING:
@@ -103,19 +104,15 @@ class RowStack(nn.Module):
     @torch.no_grad()
     def read(self, places: Sequence[int], columns: Sequence[Tensor], *, together: bool) -> Vectors:
         """Read rows: ``(N, D)`` for each column; or, columns being equally long, ``(N, F, D)`` of all."""
+        if not self._by_kernel:
+            return self._read_plainly(places, columns, together=together)
         D = self.weights.shape[1]
         vectors: Vectors
         if together:
             vectors = self.weights.new_empty(columns[0].shape[0], len(columns), D)
         else:
             vectors = [self.weights.new_empty(column.shape[0], D) for column in columns]
-        if self._by_kernel:
-            self._deal(partial(kernels.row_update.gather, self._kernel_stack()), _lookups(places, columns, vectors))
-            return vectors
-        outputs = vectors.unbind(1) if isinstance(vectors, Tensor) else vectors
-        for place, column, output in zip(places, columns, outputs, strict=True):
-            found = self.weights.index_select(0, column + self.firsts[place])
-            output.copy_(found.masked_fill_((column == PADDING_INDEX).unsqueeze(1), 0.0))
+        self._deal(partial(kernels.row_update.gather, self._kernel_stack()), _lookups(places, columns, vectors))
         return vectors
 
     @torch.no_grad()
@@ -123,17 +120,15 @@ class RowStack(nn.Module):
         """Move the rows that were read, once each, by the gradients of what `read` gave."""
         for place in set(places):
             self.steps[place] += 1
-        by_step = {step: self.rule.settings(max(step, 1)) for step in set(self.steps)}
-        settings = [by_step[step] for step in self.steps]
         if not self._by_kernel:
-            self._move_plainly(places, columns, gradients, settings)
+            self._move_plainly(places, columns, gradients)
             return
         if isinstance(gradients, Tensor):
             gradients = gradients if gradients.stride(2) == 1 else gradients.contiguous()
         else:
             gradients = [one if one.stride(1) == 1 else one.contiguous() for one in gradients]
         stack, state = self._kernel_stack(), tuple(one.numpy() for one in self.state.values())
-        numbers = np.array(settings, np.float32)
+        numbers = np.array(self._settings(), np.float32)
         self._deal(lambda lookups: self.rule.run(stack, state, lookups, numbers), _lookups(places, columns, gradients))
 
     def _deal(self, work: Callable[[Integers], None], lookups: Integers) -> None:
@@ -146,32 +141,23 @@ class RowStack(nn.Module):
             largest_first = sorted(set(lookups[:, 0].tolist()), key=lambda place: -self.sizes[place])
             hands.map(work, [lookups[np.isin(lookups[:, 0], largest_first[k::threads])] for k in range(threads)])
 
-    def _move_plainly(
-        self,
-        places: Sequence[int],
-        columns: Sequence[Tensor],
-        gradients: Vectors,
-        settings: Sequence[Settings],
-    ) -> None:
-        """Do what the kernels do, in torch, on any device."""
-        firsts, together = self.firsts, isinstance(gradients, Tensor)
-        named = [column + firsts[place] for place, column in zip(places, columns, strict=True)]
-        flat = torch.stack(named, 1).flatten() if together else torch.cat(named)
+    def _read_plainly(self, places: Sequence[int], columns: Sequence[Tensor], *, together: bool) -> Vectors:
+        found = read_rows(self.weights, named_rows(self.firsts, places, columns, together=together), self.firsts)
+        if together:
+            return found.view(-1, len(columns), self.weights.shape[1])
+        return torch.split(found, [column.shape[0] for column in columns])
+
+    def _move_plainly(self, places: Sequence[int], columns: Sequence[Tensor], gradients: Vectors) -> None:
+        together = isinstance(gradients, Tensor)
+        rows = named_rows(self.firsts, places, columns, together=together)
         given = gradients.flatten(0, 1) if isinstance(gradients, Tensor) else torch.cat(list(gradients))
-        rows, owners, times = torch.unique(flat, return_inverse=True, return_counts=True)
-        gradient = self.weights.new_zeros(len(rows), self.weights.shape[1])
-        gradient.index_add_(0, owners, given)
-        tables = torch.searchsorted(torch.tensor(firsts, device=rows.device), rows, right=True) - 1
-        numbers = self.weights.new_tensor(settings)[tables].unsqueeze(2).unbind(1)
-        gradient += numbers[1] * times.unsqueeze(1) * self.weights.index_select(0, rows)
-        moving = (gradient != 0).any(1)
-        moving &= rows != torch.tensor(firsts, device=rows.device)[tables] + PADDING_INDEX
-        rows, gradient = rows[moving], gradient[moving]
-        state = {name: one.index_select(0, rows) for name, one in self.state.items()}
-        change = self.rule.moved(gradient, state, Settings(*(one[moving] for one in numbers)))
-        for name, one in self.state.items():
-            one.index_copy_(0, rows, state[name])
-        self.weights.index_add_(0, rows, change, alpha=-1)
+        settings = self._settings()
+        move_rows(self.weights, self.state, self.rule, rows, given, firsts=self.firsts, settings=settings)
+
+    def _settings(self) -> list[Settings]:
+        """Give the numbers of each table's step."""
+        by_step = {step: self.rule.settings(max(step, 1)) for step in set(self.steps)}
+        return [by_step[step] for step in self.steps]
 
     @property
     def _by_kernel(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
@@ -37,7 +38,7 @@ def suggested_dim(num_categories: int) -> int:
     >>> [suggested_dim(n) for n in (2, 10, 1_000, 27_000, 1_000_000_000)]
     [2, 6, 77, 485, 600]
     """
-    return max(1, min(600, round(1.6 * num_categories**0.56)))
+    return max(1, min(600, round(1.6 * math.pow(num_categories, 0.56))))
 
 
 def widths_of(features: Iterable[Feature], sizes: TableSizes, width: Width) -> dict[str, int]:

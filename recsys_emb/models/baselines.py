@@ -100,6 +100,12 @@ class BiasModel:
     """
 
     def __init__(self, names: Sequence[str], *, l2: float = 10.0, sweeps: int = 10) -> None:
+        if not 0 <= l2 < np.inf:
+            raise FitError(f"BiasModel: expected l2 of at least 0, got {l2!r}. 0 leaves the biases unbound.")
+        if isinstance(sweeps, bool) or not isinstance(sweeps, (int, np.integer)) or sweeps < 1:
+            raise FitError(
+                f"BiasModel: expected sweeps to be an integer of at least 1, got {sweeps!r}. 10 rounds are enough."
+            )
         self.names, self.l2, self.sweeps = tuple(names), l2, sweeps
         self._mean, self._range = 0.0, (-np.inf, np.inf)
         self._biases: dict[str, Floats] | None = None
@@ -115,7 +121,7 @@ class BiasModel:
             When it has no rows.
         """
         label, weights = _label("BiasModel", batch), _weights("BiasModel", batch)
-        columns = {name: batch.indices(name).numpy(force=True) for name in self.names}
+        columns = {name: _indices("BiasModel", batch, name).numpy(force=True) for name in self.names}
         masses = {name: _totals(column, weights, _width(batch, name)) + self.l2 for name, column in columns.items()}
         biases = {name: np.zeros_like(mass) for name, mass in masses.items()}
         mean = float(np.average(label, weights=weights))
@@ -168,6 +174,8 @@ class OneHotLinear:
 
     def __init__(self, names: Sequence[str], estimator: LinearEstimator | None = None) -> None:
         self.names = tuple(names)
+        if not self.names:
+            raise FitError("OneHotLinear: expected the names of features, got none. Name one at least.")
         self.estimator: LinearEstimator = estimator or Ridge()
         self._widths: dict[str, int] = {}
         self._range = (-np.inf, np.inf)
@@ -207,6 +215,17 @@ class OneHotLinear:
         if isinstance(estimator, LogisticRegression):
             return torch.from_numpy(estimator.predict_proba(matrix)[:, 1])
         return torch.from_numpy(np.clip(estimator.predict(matrix), *self._range))
+
+
+def _indices(where: str, batch: Batch, name: str) -> Tensor:
+    """Give a feature's one index per row; numbers are none."""
+    column = batch.indices(name)
+    if column.is_floating_point():
+        raise DataError(
+            f"{where}: expected a feature with one index per row, got numbers in {name!r}. "
+            "Learn them with OneHotLinear."
+        )
+    return column
 
 
 def _one_hot(batch: Batch, widths: dict[str, int]) -> scipy.sparse.csr_array:

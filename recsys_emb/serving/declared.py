@@ -12,11 +12,12 @@ _SOLVER = ("why_not", "start")
 def check_declared(objective: object, solver: object, early_stopping: object) -> None:
     """Refuse what is no objective, no solver or no rule for stopping; None is fine everywhere.
 
-    >>> check_declared(EarlyStopping, None, None)
+    >>> from recsys_emb.training.losses import BPR
+    >>> check_declared(BPR, None, None)
     Traceback (most recent call last):
     ...
-    recsys_emb.errors.FitError: Recommender: expected an objective such as SquaredError(), got the class EarlyStopping. \
-Call it: EarlyStopping().
+    recsys_emb.errors.FitError: Recommender: expected an objective such as SquaredError(), got the class BPR. \
+Call it: BPR().
 
     Raises
     ------

@@ -42,6 +42,11 @@ def embeddings(fitted: Fitted, name: str) -> pd.DataFrame:
     if name not in vocabularies:
         hint = did_you_mean(name, list(vocabularies))
         raise ColumnError(f"Recommender.embeddings: expected one of {listed(vocabularies)}, got {name!r}.{hint}")
+    if name == "vector":
+        raise ColumnError(
+            "Recommender.embeddings: expected a feature of another name than 'vector', got 'vector'. "
+            "The answer has a column of this name; rename the feature, or read model.vectors.lookup('vector')."
+        )
     vocabulary, lookup = vocabularies[name], fitted.model.vectors.lookup(name)
     first, end, device = vocabulary.first_index, vocabulary.num_embeddings, fitted.model.offset.device
     with at_rest(fitted.model):

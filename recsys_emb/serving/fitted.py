@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,6 +43,19 @@ class LabelRange:
         return LabelRange(min(self.low, later.low), max(self.high, later.high), self.binary and later.binary)
 
 
+class Strength(NamedTuple):
+    """L2 per occurrence, of vectors and of biases."""
+
+    l2: float
+    bias_l2: float
+
+    @classmethod
+    def of(cls, solver: object, objective: Objective) -> Strength:
+        """Give the strength that a solver trains with: its own, or the objective's default."""
+        own, defaults = [getattr(solver, name, None) for name in cls._fields], objective.defaults
+        return cls(*(getattr(defaults, name) if own[n] is None else own[n] for n, name in enumerate(cls._fields)))
+
+
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """A fitted encoder and model, and what serving needs beside them.
@@ -60,6 +74,8 @@ class Fitted:
         How the fit went.
     lineage
         Its fit, and every growth since.
+    strength
+        Of L2 in its training.
     """
 
     encoder: FeatureEncoder
@@ -69,6 +85,7 @@ class Fitted:
     label: LabelRange
     history: FitHistory
     lineage: tuple[Step, ...]
+    strength: Strength
 
     @property
     def schema(self) -> Schema:

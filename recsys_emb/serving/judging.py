@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -15,18 +16,30 @@ from recsys_emb.evaluation.metrics import auc
 from recsys_emb.schema.columns import Categorical
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.fitted import Fitted
-from recsys_emb.serving.learning import read_rows
+from recsys_emb.serving.learning import open_again, read_rows
 from recsys_emb.serving.requests import check_k
 from recsys_emb.training.losses import Logistic
+from recsys_emb.training.objective import is_number
 
 
 def evaluate(fitted: Fitted, frame: Any, k: int, *, relevant_at: float | None, exclude_seen: bool) -> dict[str, float]:
     """Answer `Recommender.evaluate`."""
     check_k(k, where="Recommender.evaluate")
+    _check_threshold(relevant_at)
+    frame = open_again(frame, fitted.schema, where="Recommender.evaluate")
     batch = read_rows(fitted.encoder, frame, where="Recommender.evaluate", needed=(fitted.schema.label,))
     relevant = _relevant_rows(fitted, batch, relevant_at)
     rankings = _judge_rankings(fitted, frame, relevant, k, exclude_seen=exclude_seen)
     return {**_judge_rows(fitted, batch), **rankings, "n_rows": len(batch)}
+
+
+def _check_threshold(relevant_at: Any) -> None:
+    if relevant_at is None or (is_number(relevant_at) and not math.isnan(relevant_at)):
+        return
+    raise DataError(
+        f"Recommender.evaluate: expected relevant_at to be a number, got {relevant_at!r}. "
+        "It is the least label of a relevant row."
+    )
 
 
 def _judge_rows(fitted: Fitted, batch: Batch) -> dict[str, float]:

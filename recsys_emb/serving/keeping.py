@@ -12,6 +12,7 @@ from recsys_emb.serving.settings import (
     read_lineage,
     read_objective,
     read_plan,
+    read_strength,
     write_settings,
 )
 
@@ -39,5 +40,5 @@ def unpack(saved: Artifact) -> tuple[Plan, Fitted]:
     saved.model.eval()
     said, memory = saved.settings, Memory(saved.users, saved.items, saved.seen)
     objective, label, history = read_objective(said), read_label(said), read_history(said)
-    lineage = read_lineage(said, saved.encoder)
-    return read_plan(said), Fitted(saved.encoder, saved.model, memory, objective, label, history, lineage)
+    lineage, strength = read_lineage(said, saved.encoder), read_strength(said, objective)
+    return read_plan(said), Fitted(saved.encoder, saved.model, memory, objective, label, history, lineage, strength)

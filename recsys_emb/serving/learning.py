@@ -6,7 +6,7 @@ import copy
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -18,9 +18,10 @@ from recsys_emb.errors import ColumnError, DataError
 from recsys_emb.lookup.new_rows import ByFeature
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.schema import Schema
+from recsys_emb.serving.beginning import ByName, begin_with
 from recsys_emb.serving.choosing import choose_objective, choose_solver
 from recsys_emb.serving.declared import check_declared, read_numbers
-from recsys_emb.serving.fitted import Fitted, LabelRange
+from recsys_emb.serving.fitted import Fitted, LabelRange, Strength
 from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import Memory
 from recsys_emb.serving.resuming import CheckpointFolder, describe_run
@@ -41,6 +42,7 @@ class Plan:
     early_stopping: EarlyStopping | None = None
     seed: int = 0
     progress: bool | None = None
+    pretrained: ByName = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_declared(self.objective, self.solver, self.early_stopping)
@@ -66,16 +68,20 @@ class Plan:
         label = LabelRange.of(batch.label)
         objective = self.objective or self._said(*choose_objective(schema.label, label))
         model = MatrixFactorization(encoder, seed=self.seed)
+        for name, coverage in begin_with(self.pretrained, model, encoder).items():
+            self._tell(f"{name!r} begins with pretrained vectors: {coverage}")
         solver = self.solver or self._said(*choose_solver(model, objective))
         checkpoints = None
         if checkpoint is not None:
-            settings = {"objective": objective, "solver": solver, **self._pace}
+            hashes = {name: vectors.fingerprint for name, vectors in self.pretrained.items()}
+            settings = {"objective": objective, "solver": solver, "pretrained": str(hashes), **self._pace}
             checkpoints = Checkpoints(
                 CheckpointFolder(checkpoint, describe_run(encoder, batch, held_out, settings)), every
             )
         history = self._train(model, batch, objective, solver, validation=held_out, checkpoints=checkpoints)
         lineage = (Step.of(encoder, len(batch)),)
-        return Fitted(encoder, model, Memory.from_batch(batch, encoder), objective, label, history, lineage)
+        memory, strength = Memory.from_batch(batch, encoder), Strength.of(solver, objective)
+        return Fitted(encoder, model, memory, objective, label, history, lineage, strength)
 
     def extend(self, fitted: Fitted, source: Any, new_rows: ByFeature) -> Fitted:
         """Go on from a fit with more rows; the earlier one stays as it is."""
@@ -94,7 +100,8 @@ class Plan:
             fitted.label.merged(LabelRange.of(batch.label)),
             (*fitted.lineage, Step.of(encoder, len(batch))),
         )
-        return Fitted(encoder, model, memory, fitted.objective, label, history, lineage)
+        strength = Strength.of(solver, fitted.objective)
+        return Fitted(encoder, model, memory, fitted.objective, label, history, lineage, strength)
 
     def _train(
         self,
@@ -142,9 +149,12 @@ class Plan:
 
     def _said(self, chosen: Any, reason: str) -> Any:
         """Tell a choice and its reason, unless the caller wants silence."""
-        if self.progress is not False:
-            print(f"Recommender: {chosen}, as {reason}.", file=sys.stderr)
+        self._tell(f"{chosen}, as {reason}.")
         return chosen
+
+    def _tell(self, line: str) -> None:
+        if self.progress is not False:
+            print(f"Recommender: {line}", file=sys.stderr)
 
 
 def open_again(source: Any, schema: Schema, *, where: str) -> Source:

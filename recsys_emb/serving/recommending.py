@@ -111,7 +111,8 @@ def similar(fitted: Fitted, items: Any, k: int) -> pd.DataFrame:
     unknown = asked.values[(rows == len(known)).numpy()]
     if len(unknown):
         raise UnknownValueError(
-            f"Recommender.similar: expected items of the fit, got {listed(unknown)}. Ask for items it has seen."
+            "Recommender.similar: expected items of the training rows that the vocabulary holds, "
+            f"got {listed(unknown)}. Ask for others, or fit without min_count and max_size."
         )
     position = fitted.schema.position
     names = tuple(one for one in fitted.model.item_names if position is None or one != position.name)

@@ -58,7 +58,10 @@ def read_values(values: Any, vocabulary: Vocabulary, *, where: str) -> Request:
         When the values are of another type than the vocabulary's.
     """
     _check_list(values, where)
-    return Request(_as_series(values, vocabulary.name), vocabulary.encode(values, where=where))
+    # A list of nothing has no type of its own.
+    untyped = isinstance(values, (list, tuple)) and not len(values)
+    kept = to_series(vocabulary.values[:0], vocabulary.name) if untyped else _as_series(values, vocabulary.name)
+    return Request(kept, vocabulary.encode(values, where=where))
 
 
 def read_candidates(values: Any, vocabulary: Vocabulary, *, where: str) -> Request:

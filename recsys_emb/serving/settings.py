@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any, cast
 
+import numpy as np
+import torch
+
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.errors import ArtifactError, listed
-from recsys_emb.serving.fitted import Fitted, LabelRange
+from recsys_emb.errors import ArtifactError, FitError, listed
+from recsys_emb.serving.fitted import Fitted, LabelRange, Strength
 from recsys_emb.serving.learning import Plan
 from recsys_emb.serving.lineage import Step
 from recsys_emb.training.history import Epoch, FitHistory
@@ -28,7 +32,13 @@ _PLAIN = (bool, int, float, str, type(None))
 def write_settings(plan: Plan, fitted: Fitted) -> dict[str, Any]:
     """Describe what serving and further training need beside encoder, model and memory.
 
-    A solver with an optimizer of the caller's own is left out, and chosen anew after loading.
+    A solver with an optimizer of the caller's own is left out, and chosen anew after loading; so is whatever else is
+    not of this library.
+
+    Warns
+    -----
+    UserWarning
+        Naming what is left out.
 
     Raises
     ------
@@ -43,19 +53,37 @@ def write_settings(plan: Plan, fitted: Fitted) -> dict[str, Any]:
         )
     asked = {"objective": plan.objective, "solver": plan.solver, "early_stopping": plan.early_stopping}
     described = {name: describe(declared) for name, declared in asked.items()}
+    for name, declared in asked.items():
+        if declared is not None and described[name] is None:
+            _warn_left_out(name, declared)
     return {
         "objective": objective,
         "label": _without_nan(dataclasses.asdict(fitted.label)),
         "history": _without_nan(dataclasses.asdict(fitted.history)),
         "lineage": [dataclasses.asdict(step) for step in fitted.lineage],
+        "strength": fitted.strength._asdict(),
         "plan": {**described, "epochs": plan.epochs, "seed": plan.seed, "progress": plan.progress},
     }
+
+
+def _warn_left_out(name: str, declared: object) -> None:
+    optimizer = getattr(declared, "optimizer", None)
+    foreign = isinstance(declared, Minibatch) and optimizer not in _OPTIMIZERS.values()
+    shown = getattr(optimizer, "__name__", None) or repr(optimizer)
+    expected = {"early_stopping": "rule for stopping"}.get(name, name)
+    got = f"the optimizer {shown}" if foreign else type(declared).__name__
+    warnings.warn(
+        f"Recommender.save: expected a {expected} of recsys_emb, got {got}. It is not saved; the loaded recommender "
+        "serves as this one does, and chooses for itself where training goes on.",
+        UserWarning,
+        stacklevel=5,
+    )
 
 
 def read_plan(settings: Mapping[str, Any]) -> Plan:
     """Read how the caller wanted to learn."""
     said = _mapping(settings.get("plan"), "plan")
-    return Plan(
+    return _plan(
         objective=restore(said.get("objective"), *_OBJECTIVES),
         solver=restore(said.get("solver"), *_SOLVERS),
         epochs=_whole(said.get("epochs"), "epochs"),
@@ -63,6 +91,14 @@ def read_plan(settings: Mapping[str, Any]) -> Plan:
         seed=_whole(said.get("seed"), "seed") or 0,
         progress=None if said.get("progress") is None else bool(said["progress"]),
     )
+
+
+def _plan(**said: Any) -> Plan:
+    try:
+        return Plan(**said)
+    except FitError as error:
+        got = str(error).rstrip(".")
+        raise ArtifactError(f"recommender.json: expected a plan, got {got}. Save it again.") from error
 
 
 def read_objective(settings: Mapping[str, Any]) -> Objective:
@@ -114,6 +150,14 @@ def read_lineage(settings: Mapping[str, Any], encoder: FeatureEncoder) -> tuple[
     return lineage
 
 
+def read_strength(settings: Mapping[str, Any], objective: Objective) -> Strength:
+    """Read how strong L2 was in training; the objective's default where it is not said."""
+    said = _mapping(settings.get("strength"), "strength")
+    found = (_number(said.get(name), name) for name in Strength._fields)
+    kept = Strength.of(None, objective)
+    return Strength(*(own if one is None else one for one, own in zip(found, kept, strict=True)))
+
+
 def describe(declared: object) -> dict[str, Any] | None:
     """Describe a declaration of this library by its name and fields; None for what cannot be described.
 
@@ -126,10 +170,19 @@ def describe(declared: object) -> dict[str, Any] | None:
     if not dataclasses.is_dataclass(declared) or type(declared) not in (*_OBJECTIVES, *_SOLVERS, EarlyStopping):
         return None
     fields = {field.name: getattr(declared, field.name) for field in dataclasses.fields(declared) if field.init}
-    named = {name: value.__name__ if value in _OPTIMIZERS.values() else value for name, value in fields.items()}
+    named = {name: _plain(value) for name, value in fields.items()}
     return (
         {"kind": type(declared).__name__, **named} if all(isinstance(one, _PLAIN) for one in named.values()) else None
     )
+
+
+def _plain(value: object) -> object:
+    """Say a field in plain names and numbers, if it can be said."""
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return next((name for name, optimizer in _OPTIMIZERS.items() if value is optimizer), value)
 
 
 def restore(described: object, *kinds: Any) -> Any:

@@ -167,7 +167,7 @@ Learn ratings with SquaredError(), or rank with Logistic(negatives=5).
     def answer(self, scores: Tensor, low: float, high: float) -> Tensor:  # noqa: ARG002 — of the protocol
         """Give the probability; the same for a score wherever it stands, which torch's sigmoid is not."""
         # numpy's exp rounds the last elements of an array as it does the others.
-        score = np.ascontiguousarray(scores.numpy(force=True))
+        score = np.asarray(scores.numpy(force=True), order="C")
         below = np.exp(-np.abs(score))
         return torch.from_numpy(np.asarray(np.where(score < 0, below, 1.0) / (1.0 + below))).to(scores)
 

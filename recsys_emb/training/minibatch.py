@@ -17,6 +17,7 @@ from recsys_emb.lookup.base import IndexLookup
 from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.training.checkpoints import Snapshot
+from recsys_emb.training.compiled_step import step
 from recsys_emb.training.contrast import contrast_of
 from recsys_emb.training.objective import Defaults, Objective, Units, check_settings, whole
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
@@ -35,8 +36,9 @@ class Minibatch:
 
     A step follows the mean over the batch of ``weight · loss`` and of L2 per occurrence, so that with batches of one
     and plain `torch.optim.SGD` it equals a step of `SequentialSGD`. `RowWiseAdagrad` and `LazyAdam` get sparse
-    gradients, and a step costs what it touches; other optimizers get dense ones, unless the model was made with
-    ``sparse=True``. Every epoch visits all rows once in a new order; the last batch may be smaller.
+    gradients, and a step costs what it touches; on the CPU they step by compiled kernels, which changes rounding alone.
+    Other optimizers get dense gradients, unless the model was made with ``sparse=True``. Every epoch visits all rows
+    once in a new order; the last batch may be smaller.
 
     Parameters
     ----------
@@ -201,7 +203,7 @@ class MinibatchRun:
         losses = losses if rows.weight is None else losses * rows.weight
         self._optimizer.zero_grad()
         torch.autograd.backward(losses.mean() + sides.penalty.mean() + penalty)
-        self._optimizer.step()
+        step(self._optimizer)
         return losses.detach().sum()
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -56,10 +54,10 @@ def _with_mean_weight(batch: Batch, schema: Schema) -> Batch:
     """Scale row weights to a mean of 1."""
     if batch.weight is None:
         return batch
-    weight = batch.weight.double()
+    weight, name = batch.weight.double(), schema.weight or "weight"
     if not float(weight.sum()):
         raise EmptySourceError(
-            f"{schema.weight or 'weight'}: expected a weight above 0, got none in {counted(len(batch), 'row')} to learn. "
+            f"{name}: expected a weight above 0, got none in {counted(len(batch), 'row')} to learn. "
             "Leave the weights out to count every row."
         )
     return replace(batch, weight=(weight / weight.mean()).to(batch.weight.dtype))

@@ -82,6 +82,10 @@ class SequentialSGD:
                 return f"the model has parameters of {parameter.dtype}, and the kernels take torch.float32"
         if len(model.vectors.histories) > 1:
             return f"the schema declares {len(model.vectors.histories)} histories, and the kernels take one"
+        for name, table in model.vectors.histories.items():
+            # A history's rows move once per run of a user, which is exact only while nothing else moves them.
+            if any(table.weight is getattr(other, "weight", None) for other in model.vectors.lookups if other != table):
+                return f"feature {name!r} shares its rows with another feature, and the kernels move them apart"
         return model.why_not_linear()
 
     def start(

@@ -141,13 +141,36 @@ def test_a_newer_format_is_refused_with_both_versions(saved: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "got"), [({"format": "other"}, "'other'"), ({"format_version": "1"}, "'recsys_emb'")]
-)
-def test_a_manifest_of_something_else_is_refused(saved: Path, change: dict[str, object], got: str) -> None:
-    change_manifest(saved, **change)
-    expected = f"expected a 'manifest.json' of format 'recsys_emb', got {got}. Give a folder that save() wrote."
+def test_a_manifest_of_something_else_is_refused(saved: Path) -> None:
+    change_manifest(saved, format="other")
+    expected = "expected a 'manifest.json' of format 'recsys_emb', got 'other'. Give a folder that save() wrote."
     assert refusal(saved) == f"saved: {expected}"
+
+
+@pytest.mark.parametrize("version", ["1", 1.0, float("inf"), True, None])
+def test_a_version_that_is_no_integer_is_shown(saved: Path, version: object) -> None:
+    change_manifest(saved, format_version=version)
+    expected = f"expected an integer format_version, got {version!r}. Give a folder that save() wrote."
+    assert refusal(saved) == f"saved: {expected}"
+
+
+@pytest.mark.parametrize("path", [None, 5, "a\0b", b"bytes"])
+def test_what_is_no_path_is_refused(path: object) -> None:
+    expected = f"artifact: expected the path of a folder, got {path!r}. Give a name or a Path."
+    for act in (lambda: write_folder(path, lambda _: None), lambda: read_folder(path, lambda _: None)):
+        with pytest.raises(ArtifactError) as caught:
+            act()
+        assert str(caught.value) == expected
+
+
+def test_a_disk_is_refused_without_being_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walked(*_: object) -> None:
+        raise AssertionError("walked")
+
+    monkeypatch.setattr(Path, "rglob", walked)
+    with pytest.raises(ArtifactError) as caught:
+        write_folder("/", lambda _: None)
+    assert str(caught.value) == "/: expected an artifact or an empty place, got something else. Save elsewhere."
 
 
 def test_a_missing_file_is_named(saved: Path) -> None:

@@ -67,11 +67,11 @@ def test_log_loss_is_defined_for_one_label() -> None:
     assert log_loss([0, 0], [0.5, 0.5]) == pytest.approx(math.log(2))
 
 
-@pytest.mark.parametrize("labels", [[0, 0], [1, 1], []])
-def test_auc_needs_both_labels(labels: list[int]) -> None:
+@pytest.mark.parametrize(("labels", "got"), [([0, 0], "0 alone"), ([1, 1], "1 alone"), ([], "none")])
+def test_auc_needs_both_labels(labels: list[int], got: str) -> None:
     with pytest.warns(UndefinedMetricWarning) as caught:
         assert math.isnan(auc(labels, [0.5] * len(labels)))
-    assert str(caught[0].message) == "auc: expected both labels, 0 and 1, got none. The answer is NaN."
+    assert str(caught[0].message) == f"auc: expected both labels, 0 and 1, got {got}. The answer is NaN."
 
 
 @pytest.mark.parametrize("metric", [rmse, mae, log_loss])

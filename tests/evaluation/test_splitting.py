@@ -101,7 +101,7 @@ def test_a_column_that_is_there_twice_is_refused() -> None:
     assert str(caught.value) == "split_last: expected one column 'user_id', got 2. Rename or drop the others."
 
 
-@pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan"), True])
+@pytest.mark.parametrize("fraction", [0, 1, -0.1, 1.5, float("nan"), True, "a", None])
 def test_a_fraction_is_between_0_and_1(fraction: float) -> None:
     for where, split in (("split_random", split_random), ("split_time", split_time)):
         with pytest.raises(DataError) as caught:
@@ -318,3 +318,41 @@ def test_without_shared_pairs_there_is_no_warning() -> None:
 def test_labels_are_copied_not_added_up() -> None:
     train, test = split_random(events(), 0.5, pair=PAIR)
     assert {*train["label"], *test["label"]} == {1}
+
+
+@pytest.mark.parametrize("pair", ["ui", ("user_id",), ("user_id", "item_id", "t"), ("user_id", "user_id"), 5])
+def test_a_pair_names_two_columns(pair: object) -> None:
+    splits = {
+        "split_random": lambda: split_random(events(), pair=pair),
+        "split_last": lambda: split_last(events(), "user_id", "time", pair=pair),
+        "split_time": lambda: split_time(events(), "time", pair=pair),
+    }
+    for name, split in splits.items():
+        with pytest.raises(DataError) as caught:
+            split()
+        assert str(caught.value) == (
+            f"{name}: expected pair to name two columns, the user's and the item's, got {pair!r}. "
+            "Give pair=('user_id', 'item_id')."
+        )
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "a", None])
+def test_a_seed_is_an_integer_of_at_least_0(seed: object) -> None:
+    with pytest.raises(DataError) as caught:
+        split_random(events(), seed=seed)
+    assert str(caught.value) == (
+        f"split_random: expected seed to be an integer of at least 0, got {seed!r}. The same seed gives the same split."
+    )
+
+
+@pytest.mark.parametrize("kind", [object, pd.ArrowDtype(pa.list_(pa.int64()))])
+def test_users_that_are_lists_are_refused(kind: object) -> None:
+    frame = events()
+    frame["user_id"] = pd.Series([[1]] * len(frame), dtype=kind, index=frame.index)
+    remedy = "got lists or other containers. Explode the column into one value per row."
+    with pytest.raises(DataError) as caught:
+        split_last(frame, "user_id", "time")
+    assert str(caught.value) == f"split_last: expected single values in 'user_id', {remedy}"
+    with pytest.raises(DataError) as caught:
+        split_random(frame, pair=PAIR)
+    assert str(caught.value) == f"split_random: expected single values in 'user_id', 'item_id', {remedy}"

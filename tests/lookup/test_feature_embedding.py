@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from recsys_emb.encoding.batch import MISSING_INDEX, Batch, Jagged
+from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import ColumnError, FitError, IndexRangeError, SchemaError
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
@@ -17,7 +19,7 @@ from recsys_emb.lookup.one_hot import OneHotProjection
 from recsys_emb.lookup.quotient_remainder import QuotientRemainderEmbedding
 from recsys_emb.schema.columns import Categorical, History, MultiCategorical, Numeric, Position
 from recsys_emb.schema.schema import Schema
-from recsys_emb.schema.tables import Hashed, OneHot, QuotientRemainder, UnknownBuckets
+from recsys_emb.schema.tables import Hashed, Lookup, OneHot, QuotientRemainder, UnknownBuckets
 
 
 @dataclass
@@ -350,3 +352,12 @@ def test_cuda_agrees_with_cpu():
     expected = embed(wide_batch())
     on_device = embed.cuda()(wide_batch().to("cuda"))
     assert all(torch.allclose(on_device[name].cpu(), expected[name], atol=1e-6) for name in WIDE.names)
+
+
+def test_the_kind_of_table_changes_neither_vocabulary_nor_indices():
+    frame = pd.DataFrame({"city": ["rome", "oslo", None, "rome", "bern"]})
+    found = []
+    for table in (Lookup(), OneHot(), Hashed(6), QuotientRemainder(3)):
+        encoder = FeatureEncoder(Schema(context_features=[Categorical("city", table=table)])).fit(frame)
+        found.append((encoder.vocabularies["city"].fingerprint, encoder.transform(frame).indices("city").tolist()))
+    assert found == [found[0]] * 4

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from recsys_emb.encoding.batch import Batch
-from recsys_emb.errors import FitError
+from recsys_emb.errors import FitError, SchemaError
 from recsys_emb.lookup.fused_embedding import FusedEmbedding
 from recsys_emb.lookup.row_rules import AdagradUpdate, LazyAdamUpdate, RowWiseAdagradUpdate, SGDUpdate
 from recsys_emb.schema.columns import Categorical
@@ -156,3 +156,13 @@ def test_settings_that_cannot_train(make, message):
     with pytest.raises(FitError) as caught:
         make()
     assert str(caught.value) == message
+
+
+def test_tables_of_several_widths_in_one_matrix():
+    schema = Schema(context_features=[Categorical("colour"), Categorical("size")])
+    sizes = SimpleNamespace(schema=schema, num_embeddings=lambda name: 1_003 if name == "colour" else 13)
+    with pytest.raises(SchemaError) as caught:
+        FusedEmbedding(sizes, update=SGDUpdate(lr=0.1), embedding_dim="auto")
+    assert str(caught.value) == (
+        "FusedEmbedding: expected one width, got 6, 77. Give one embedding_dim, or read embedding_dims."
+    )

@@ -195,5 +195,29 @@ def test_lists_that_are_none_are_not_loaded(damage: dict[str, torch.Tensor]) -> 
         made.load_state_dict({**made.state_dict(), **damage})
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch.export's own making
+def test_an_exported_program_pools_any_number_of_users() -> None:
+    from torch.fx.experimental import _config
+
+    made = remembered([3, 4, 3, 3], [5, 6, 7, 3])
+    with _config.patch(backed_size_oblivious=True):
+        shapes = ({0: torch.export.Dim.DYNAMIC},)
+        program = torch.export.export(made, (torch.tensor([3, 4, 8]),), dynamic_shapes=shapes, strict=False)
+        for users in ([3], [4, 3], [1, 8, 4, 3, 3]):
+            assert_close(program.module()(torch.tensor(users)), made(torch.tensor(users)))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_agrees_with_cpu_and_remembers_rows_from_the_cpu() -> None:
+    generator = torch.Generator().manual_seed(0)
+    users, items = (torch.randint(3, high, (60,), generator=generator) for high in (9, 8))
+    made, on_device = history(), history().cuda()
+    made.remember(users, items)
+    on_device.remember(users, items)
+    assert torch.equal(on_device.values.cpu(), made.values)
+    assert_close(on_device(torch.arange(9, device="cuda")).cpu(), made(torch.arange(9)))
+
+
 def test_printing_tells_users_and_length() -> None:
     assert "'item_history', num_users=9, max_length=2" in repr(history(max_length=2))

@@ -118,3 +118,18 @@ def test_above_the_limit_nothing_of_the_size_of_the_one_hot_matrix_is_made():
     with Recorder():
         projection(torch.tensor([1, 2, 3, 4]))
     assert (4, 10) not in shapes_made
+
+
+def test_below_the_limit_one_matrix_of_that_size_is_made():
+    projection = OneHotProjection(10, 2, padding_index=0)
+    made = []
+
+    class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            made.append(function(*args, **(kwargs or {})))
+            return made[-1]
+
+    with Recorder():
+        projection(torch.tensor([1, 2, 0]))
+    matrices = [one for one in made if isinstance(one, torch.Tensor) and one.shape == (3, 10)]
+    assert len({one.untyped_storage().data_ptr() for one in matrices}) == 1

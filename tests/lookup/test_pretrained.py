@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_emb.encoding.vocabulary import Vocabulary
-from recsys_emb.errors import DataError, KeyTypeError
+from recsys_emb.errors import ColumnError, DataError, KeyTypeError
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.hashed import HashedEmbedding
 from recsys_emb.lookup.one_hot import OneHotProjection
@@ -229,3 +229,35 @@ def test_an_empty_vocabulary_is_covered():
     vocabulary = Vocabulary.from_values(pa.array([], pa.string()), name="drink")
     coverage = PretrainedVectors.from_mapping(DRINKS).coverage(vocabulary)
     assert (coverage.found, coverage.total, coverage.unused) == (0, 0, 3)
+
+
+def test_a_frame_names_its_columns_or_has_two():
+    frame = pd.DataFrame({"drink": KEYS, "vector": list(VECTORS), "price": [1, 2, 3]}, index=[7, 7, 7])
+    vocabulary = Vocabulary.from_values(["rum"], name="drink")
+    for made in (
+        PretrainedVectors.from_frame(frame[["vector", "drink"]]),
+        PretrainedVectors.from_frame(frame, key="drink"),
+        PretrainedVectors.from_frame(frame.rename(columns={"vector": "v"}), key="drink", vector="v"),
+    ):
+        assert made.embedding(vocabulary)(vocabulary.encode(["rum"])).tolist() == [[5.0, 6.0]]
+
+
+@pytest.mark.parametrize(("options", "wanted"), [
+    ({}, "the columns 'vector' and one of keys"),
+    ({"key": "tee"}, "the columns 'vector' and 'tee'"),
+    ({"vector": "v"}, "the columns 'v' and one of keys"),
+])  # fmt: skip
+def test_a_frame_without_the_columns_is_refused(options, wanted):
+    frame = pd.DataFrame({"drink": ["tea"], "vector": [[1.0]], "price": [1]})
+    with pytest.raises(ColumnError) as caught:
+        PretrainedVectors.from_frame(frame, name="drinks", **options)
+    assert str(caught.value) == (f"drinks: expected {wanted}, got 'drink', 'vector', 'price'. Name key and vector.")
+
+
+def test_a_fingerprint_depends_on_keys_and_vectors():
+    one, same, other_key, other_vector = (
+        PretrainedVectors([key], torch.tensor([[number]])).fingerprint
+        for key, number in (("a", 1.0), ("a", 1.0), ("b", 1.0), ("a", 2.0))
+    )
+    assert one == same
+    assert len({one, other_key, other_vector}) == 3

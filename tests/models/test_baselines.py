@@ -241,3 +241,36 @@ def test_a_name_that_is_not_in_the_batch_is_refused(make: type[Baseline]) -> Non
     with pytest.raises(ColumnError) as caught:
         make().fit(batch_of([1.0, 2.0], items=[3, 4]))
     assert str(caught.value) == "Batch: expected one of 'items', got 'item'. Did you mean 'items'?"
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: BiasModel(("user",), l2=-1.0),
+            "BiasModel: expected l2 of at least 0, got -1.0. 0 leaves the biases unbound.",
+        ),
+        (
+            lambda: BiasModel(("user",), sweeps=0),
+            "BiasModel: expected sweeps to be an integer of at least 1, got 0. 10 rounds are enough.",
+        ),
+        (
+            lambda: BiasModel(("user",), sweeps=1.5),
+            "BiasModel: expected sweeps to be an integer of at least 1, got 1.5. 10 rounds are enough.",
+        ),
+        (lambda: OneHotLinear(()), "OneHotLinear: expected the names of features, got none. Name one at least."),
+    ],
+)
+def test_settings_that_cannot_be_fitted_are_refused(make, text: str) -> None:
+    with pytest.raises(FitError) as caught:
+        make()
+    assert str(caught.value) == text
+
+
+def test_numbers_have_no_bias() -> None:
+    batch = Batch({"age": torch.zeros(2, 2)}, label=torch.tensor([1.0, 2.0]))
+    with pytest.raises(DataError) as caught:
+        BiasModel(("age",)).fit(batch)
+    assert str(caught.value) == (
+        "BiasModel: expected a feature with one index per row, got numbers in 'age'. Learn them with OneHotLinear."
+    )

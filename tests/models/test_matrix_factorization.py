@@ -1,4 +1,5 @@
 import copy
+import shutil
 from dataclasses import dataclass
 from functools import reduce
 
@@ -263,6 +264,16 @@ def test_a_side_without_features_is_refused(side):
     )
 
 
+@pytest.mark.parametrize("width", ["auto", {"user": 3, "item": 3}])
+def test_features_with_widths_of_their_own_are_refused(width):
+    with pytest.raises(SchemaError) as caught:
+        MatrixFactorization(Sizes(IDS), embedding_dim=width)
+    assert str(caught.value) == (
+        f"MatrixFactorization: expected one embedding_dim, got {width!r}. The vectors of both sides meet in a dot "
+        "product, so that all are as wide; state an integer."
+    )
+
+
 def test_unpooled_lists_are_refused():
     schema = Schema(
         user=Categorical("user"), item=Categorical("item"), item_features=[MultiCategorical("tags", pooling="none")]
@@ -349,6 +360,21 @@ def test_checked_batches_compile_to_one_graph():
     batch = Batch(random_batch(6).columns, limits=dict.fromkeys(model.schema.names, 12))
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     assert_close(compiled(batch), model(batch))
+    torch._dynamo.reset()
+
+
+@pytest.mark.filterwarnings("ignore")  # of the code generator's own making
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the code generator of torch.compile needs a C++ compiler")
+def test_generated_code_and_eager_agree_in_scores_and_gradients():
+    model = trained(IDS)
+    compiled = torch.compile(model, fullgraph=True, dynamic=True)
+    for rows in (6, 9):
+        batch = Batch(random_batch(rows).columns, limits={"user": 12, "item": 12})
+        expected, found = model(batch), compiled(batch)
+        assert_close(found, expected)
+        weights = list(model.parameters())
+        gradients = [torch.autograd.grad(scores.pow(2).sum(), weights) for scores in (expected, found)]
+        assert_close(gradients[1], gradients[0])
     torch._dynamo.reset()
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 from recsys_emb.errors import ArtifactError
+from recsys_emb.recommender import Recommender
+from recsys_emb.schema import Categorical, Schema
 from recsys_emb.serving.fitted import LabelRange
 from recsys_emb.serving.settings import (
     describe,
@@ -41,6 +46,59 @@ DECLARATIONS = [
 def test_every_declaration_of_the_library_comes_back(declared: object) -> None:
     described = json.loads(json.dumps(describe(declared)))
     assert restore(described, type(declared)) == declared
+
+
+def adam(parameters, lr: float = 0.1) -> torch.optim.Optimizer:
+    return torch.optim.Adam(parameters, lr=lr)
+
+
+class Slow(EarlyStopping):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"solver": Minibatch(optimizer=torch.optim.AdamW)}, "a solver of recsys_emb, got the optimizer AdamW"),
+        ({"solver": Minibatch(optimizer=adam)}, "a solver of recsys_emb, got the optimizer adam"),
+        ({"early_stopping": Slow(min_epochs=1)}, "a rule for stopping of recsys_emb, got Slow"),
+    ],
+)
+def test_what_is_not_saved_is_said(told: dict[str, object], expected: str, tmp_path: Path) -> None:
+    schema = Schema(user=Categorical("user"), item=Categorical("item"), label="stars", embedding_dim=2)
+    frame = pd.DataFrame({"user": [1, 1, 2, 3], "item": [7, 8, 7, 8], "stars": [1, 2, 3, 4]})
+    recommender = Recommender(schema, epochs=2, progress=False, **told).fit(frame)
+    with pytest.warns(UserWarning, match="^Recommender.save: ") as caught:
+        recommender.save(tmp_path / "model")
+    assert [str(one.message) for one in caught] == [
+        f"Recommender.save: expected {expected}. It is not saved; the loaded recommender serves as this one does, "
+        "and chooses for itself where training goes on."
+    ]
+    assert caught[0].filename == __file__
+    loaded = Recommender.load(tmp_path / "model")
+    pd.testing.assert_series_equal(loaded.predict(frame), recommender.predict(frame), check_exact=True)
+    assert loaded._plan.solver is None or not told.get("solver")
+
+
+def test_an_optimizer_of_the_library_is_saved_in_silence(tmp_path: Path) -> None:
+    schema = Schema(user=Categorical("user"), item=Categorical("item"), label="stars", embedding_dim=2)
+    frame = pd.DataFrame({"user": [1, 1, 2, 3], "item": [7, 8, 7, 8], "stars": [1, 2, 3, 4]})
+    solver = Minibatch(optimizer=RowWiseAdagrad, learning_rate=0.1, device=torch.device("cpu"))
+    Recommender(schema, solver=solver, epochs=2, progress=False).fit(frame).save(tmp_path / "model")
+    assert Recommender.load(tmp_path / "model")._plan.solver == replace(solver, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("plan", "got"),
+    [
+        ({"epochs": 0}, "expected epochs of at least 1, got 0. An epoch is a pass over the rows"),
+        ({"seed": -1}, "expected seed of at least 0, got -1. The same seed gives the same model"),
+    ],
+)
+def test_a_plan_that_nobody_could_have_told_is_refused(plan: dict[str, object], got: str) -> None:
+    with pytest.raises(ArtifactError) as caught:
+        read_plan({"plan": plan})
+    assert str(caught.value) == f"recommender.json: expected a plan, got Recommender: {got}. Save it again."
 
 
 @pytest.mark.parametrize("declared", [Minibatch(optimizer=torch.optim.SGD), object(), None, "SquaredError"])

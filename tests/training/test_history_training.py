@@ -148,6 +148,17 @@ def test_a_frozen_history_stays_and_others_learn(solver: SequentialSGD) -> None:
     assert not torch.equal(model.vectors.lookup("user").weight, start)
 
 
+def test_a_history_that_shares_its_rows_is_refused_by_the_kernels_and_learns_in_batches() -> None:
+    model, rows = model_of(schema_of()), rows_of(30)
+    model.vectors.histories["item_history"].items = model.vectors.lookup("item")
+    assert SequentialSGD().why_not(model, SquaredError()) == (
+        "feature 'item_history' shares its rows with another feature, and the kernels move them apart"
+    )
+    history = train(model, rows, SquaredError(), Minibatch(learning_rate=0.01), epochs=10)
+    assert history.epochs[-1].train_loss < history.epochs[0].train_loss
+    assert model.vectors.histories["item_history"].weight is model.vectors.lookup("item").weight
+
+
 def test_histories_learn_as_fast_as_items_do_and_feel_their_own_l2() -> None:
     model = model_of(schema_of(l2_scale=3.0))
     run = SequentialSGD(learning_rate=0.1, l2=0.5).start(model, rows_of(30), SquaredError(), seed=0)
