@@ -79,7 +79,7 @@ def _once(work: Work, count: int) -> float:
 def _count(work: Work) -> int:
     """How many calls make a measurement that the clock can resolve."""
     count = 1
-    while (taken := _once(work, count) * count) < SHORTEST:
+    while (taken := seconds(lambda: _once(work, count))) < SHORTEST:
         count = max(2 * count, round(1.2 * count * SHORTEST / max(taken, 1e-9)))
     return count
 

@@ -154,7 +154,8 @@ class Recommender:
         Parameters
         ----------
         train
-            Interactions: a pandas or Polars frame, an Arrow table or dataset, or Parquet files.
+            Interactions: a pandas or Polars frame, an Arrow table or dataset, or Parquet files. They are read twice,
+            which a one-shot Arrow reader refuses.
         validation
             Interactions to stop early by, and to choose the best epoch. Without them a share of ``train`` serves,
             and the model is then fitted again on all of ``train``.
@@ -176,6 +177,9 @@ class Recommender:
 
         Notes
         -----
+        Row weights say how rows compare; they are scaled to a mean of 1 over the rows learned. Values that
+        ``min_count`` or ``max_size`` cut off are unknown, and what stands with them is not remembered as seen.
+
         An interrupt from the keyboard while it trains ends the fit with a warning and leaves a usable model.
         """
         self._fitted = self._plan.fit(self.schema, train, validation, checkpoint, every)
@@ -226,13 +230,22 @@ class Recommender:
         """
         return predict(self._ready(), frame)
 
-    def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True, candidates: Any = None) -> pd.DataFrame:
+    def recommend(
+        self,
+        users: Any = None,
+        k: int = 10,
+        *,
+        exclude_seen: bool = True,
+        candidates: Any = None,
+        history: Any = None,
+        items: Any = None,
+    ) -> pd.DataFrame:
         """Give every user the k best items.
 
         Parameters
         ----------
         users
-            A list of users; repeats are answered again, in the order asked.
+            A list of users; repeats are answered again, in the order asked. None for those of ``history``.
         k
             At least 1. A user gets fewer when fewer are left.
         exclude_seen
@@ -241,6 +254,15 @@ class Recommender:
         candidates
             A list of items to choose from; None for the catalogue, which is the items of the training rows that the
             vocabulary holds. Each distinct item counts once, and missing values are no items.
+        history
+            A frame of interactions of users that training did not know, or knew less well: the item, the label if
+            the model learns one, the user unless all rows are one nameless stranger's, and whatever features there
+            are. These users are folded in without training: their vector and bias solve the training objective for
+            these rows with everything else as it is (see `recsys_emb.serving.folding`). What stands in it counts as
+            seen. Users of the list without rows in it are answered as ever.
+        items
+            A frame of items with their features, instead of ``candidates``: what it says of them is what counts, so
+            that items which training did not know are scored by their features.
 
         Returns
         -------
@@ -248,17 +270,24 @@ class Recommender:
             The user, the item, ``"score"``, ``"rank"`` (1 is best) and ``"known"``: whether training knew both. The
             score is that of `predict` at the position's ``serve_at``, with what the training rows last said about
             user and item; the context of a request is missing. Ties are in an order that depends on the item alone.
+            With ``history`` or ``items`` two more columns say what an answer rests on: ``"user_route"`` is
+            ``"trained"``, ``"history"`` or ``"unknown"``, ``"item_route"`` ``"trained"``, ``"features"`` or
+            ``"unknown"``.
 
         Raises
         ------
         DataError
-            When ``users`` or ``candidates`` is not a list, or ``k`` not an integer of at least 1.
+            When ``users`` or ``candidates`` is not a list, ``k`` not an integer of at least 1, or a history cannot be
+            learned from.
+        ColumnError
+            When ``history`` or ``items`` lacks a column.
         KeyTypeError
             When the values are of another type than in training: text against integers.
         FitError
             When the model holds weights that are not finite.
         """
-        return recommend(self._ready(), users, k, exclude_seen=exclude_seen, candidates=candidates)
+        said = {"candidates": candidates, "history": history, "items": items}
+        return recommend(self._ready(), users, k, exclude_seen=exclude_seen, **said)
 
     def similar(self, items: Any, k: int = 10) -> pd.DataFrame:
         """Give every item the k most similar others, by the cosine of item-side vectors without the position.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,13 @@ from recsys_emb.encoding.lists import Lists, read_lists
 from recsys_emb.encoding.numbers import Numbers, read_numbers, refuse_rows
 from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.statistics import NumericStatistics
-from recsys_emb.encoding.values import is_whole, read_finite, read_key_lists, read_keys, read_positions
+from recsys_emb.encoding.values import as_declared, is_whole, read_finite, read_key_lists, read_keys, read_positions
 from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import ColumnError
 from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Position
 
 FIRST_POSITION = 3
+_PLAIN_NUMBER = 2.0**53  # below, an integer is a float of the same value, and a float is one of float32's range
 _NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
@@ -44,6 +45,9 @@ class ColumnCodec(Protocol):
     def encode_all(self, stream: Iterable[Rows], num_rows: int) -> Column:
         """Values of a stream of ``num_rows`` rows, in memory that is written once."""
 
+    def encode_one(self, row: Mapping[str, Any]) -> int | Column | None:
+        """Value of one row of Python values, an index as it is; None where that takes `encode`."""
+
     def decode(self, column: Column) -> list[pd.Series]:
         """Raw columns, by their names, that `encode` would read as ``column``."""
 
@@ -60,6 +64,11 @@ class CategoricalCodec(PerRow):
     def num_embeddings(self) -> int:
         """Rows of its table."""
         return self.vocabulary.num_embeddings
+
+    def encode_one(self, row: Mapping[str, Any]) -> int | None:
+        """Look one value up."""
+        value = row[self.feature.name]
+        return self.vocabulary.encode_one(value) if as_declared(self.feature, value) else None
 
     def write(self, rows: Rows, out: Array) -> None:
         """Look the values up."""
@@ -102,6 +111,20 @@ class MultiCategoricalCodec:
                 weights.extend(len(out), rows=last, of=num_rows)[:] = self._weights(lists, rows)
         weighted = None if self.feature.weights is None else torch.from_numpy(weights.array)
         return Jagged(torch.from_numpy(values.array), torch.from_numpy(offsets), weighted)
+
+    def encode_one(self, row: Mapping[str, Any]) -> Jagged | None:
+        """Look the values of one list up."""
+        found = row[self.feature.name]
+        listed = [] if found is None else found
+        if self.feature.weights is not None or type(listed) not in (list, tuple):
+            return None
+        indices = [self.vocabulary.encode_one(one) if as_declared(self.feature, one) else None for one in listed]
+        if None in indices:
+            return None
+        if self.feature.max_length is not None:
+            size = self.feature.max_length
+            indices = indices[:size] if self.feature.keep == "first" else indices[-size:]
+        return Jagged(torch.from_numpy(np.array(indices, np.int64)), torch.from_numpy(np.array([0, len(indices)])))
 
     def _weights(self, lists: Lists, rows: Rows) -> Array:
         name = self.columns[1]
@@ -149,6 +172,15 @@ class PositionCodec(PerRow):
         """Rows of its table."""
         return FIRST_POSITION + self.feature.max_position + 1
 
+    def encode_one(self, row: Mapping[str, Any]) -> int | None:
+        """Shift one position."""
+        value = row[self.feature.name]
+        if value is None:
+            return MISSING_INDEX
+        if type(value) is not int:
+            return None
+        return int(self._index[min(max(value, -1), self.feature.max_position + 1) + 1])
+
     def write(self, rows: Rows, out: Array) -> None:
         """Shift seen positions past the reserved rows; the others are unknown."""
         numbers = read_positions(self.feature, rows)
@@ -173,6 +205,16 @@ class NumericCodec(PerRow):
         self.feature = feature
         self.columns = [feature.name]
         self.statistics = statistics
+
+    def encode_one(self, row: Mapping[str, Any]) -> Tensor | None:
+        """Standardise one number."""
+        value = row[self.feature.name]
+        if value is None or value != value:
+            return torch.from_numpy(np.array([[0, 1]], np.float32))
+        if type(value) not in (float, int) or abs(value) >= _PLAIN_NUMBER:
+            return None
+        standard = (value - self.statistics.mean) / self.statistics.scale
+        return torch.from_numpy(np.array([[standard, 0]], np.float32)) if abs(standard) < _PLAIN_NUMBER else None
 
     def write(self, rows: Rows, out: Array) -> None:
         """Standardise with the mean and standard deviation of the fit."""

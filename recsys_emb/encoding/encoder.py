@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from recsys_emb.encoding.row_encoder import Answers, RowEncoder, folder_types
 from recsys_emb.encoding.sources import open_source
 from recsys_emb.encoding.statistics import NumericStatistics
 from recsys_emb.encoding.vocabulary import Vocabulary
-from recsys_emb.errors import ColumnError, EmptySourceError, NotFittedError, SchemaError, did_you_mean, listed
+from recsys_emb.errors import ColumnError, DataError, EmptySourceError, NotFittedError, SchemaError, did_you_mean, listed
 from recsys_emb.schema import History, Schema
 
 
@@ -152,6 +153,41 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         opened = open_source(source, encoder.types)
         answers = Answers.of(self.state_.schema, opened) if with_label else Answers()
         return encoder.encode_all(opened, answers)
+
+    def transform_row(self, row: Mapping[str, Any]) -> Batch:
+        """Encode one row, as a server receives it: in some ten microseconds instead of a hundred.
+
+        Parameters
+        ----------
+        row
+            A value, or a list of values, by column name. Columns that the schema does not name are ignored, and so
+            are the label and the weight.
+
+        Returns
+        -------
+        Batch
+            What `transform` makes of a table of this one row, ``with_label=False``.
+
+        Raises
+        ------
+        DataError
+            When a column is not there, or does not hold what the schema says; or ``row`` is no mapping.
+
+        Examples
+        --------
+        >>> from recsys_emb.schema import Categorical, Numeric, Schema
+        >>> schema = Schema(user=Categorical("user_id"), user_features=[Numeric("age")])
+        >>> encoder = FeatureEncoder(schema).fit({"user_id": ["ann", "bob"], "age": [20, 40]})
+        >>> batch = encoder.transform_row({"user_id": "bob", "age": 40})
+        >>> batch["user_id"], batch["age"]
+        (tensor([4]), tensor([[1., 0.]]))
+        """
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"FeatureEncoder.transform_row: expected a mapping of columns to values, got {type(row).__name__}. "
+                "Use transform for tables."
+            )
+        return self.row_encoder.encode_row(row)
 
     @property
     def row_encoder(self) -> RowEncoder:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.identity import plain, split
-from recsys_emb.encoding.kinds import INTEGER, Part, agree, spokesman
+from recsys_emb.encoding.kinds import EXACT_FLOAT, INTEGER, TEXT, Part, agree, spokesman
 from recsys_emb.encoding.storage import Indices, integer_column
 from recsys_emb.errors import KeyTypeError, listed
 
@@ -69,6 +69,24 @@ class KeyIndex:
             self._find(plain(chunk), out[done : done + len(chunk)], where)
             done += len(chunk)
 
+    def find_one(self, value: object) -> int | None:
+        """Index of one Python value where that is plain to see; None where `find` must decide.
+
+        >>> index = KeyIndex(pa.array(["b", "a"]), unknown_rows=1)
+        >>> index.find_one("a"), index.find_one("z"), index.find_one(None), index.find_one(b"a")
+        (4, 2, 1, None)
+        """
+        if value is None:
+            return MISSING_INDEX
+        if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT:
+            value = int(value)
+        index = None
+        if type(value) is int and -(2**63) <= value < 2**63 and INTEGER in self._tables:
+            index = self._tables[INTEGER].find_one(value)
+        elif type(value) is str and TEXT in self._tables and (key := _utf8(value)) is not None:
+            index = self._tables[TEXT].find_one(key)
+        return None if index == UNKNOWN_INDEX and self._unknown_rows > 1 else index
+
     def unknown(self, values: pa.Array) -> Indices:
         """Find the indices int64 ``(N,)`` that values without nulls have where they are unknown."""
         out = np.full(len(values), UNKNOWN_INDEX)
@@ -124,6 +142,13 @@ class KeyIndex:
                 f"{where}: expected {own.name} keys, got {part.kind.name} ({examples(part)}). "
                 f"Convert the column to {own.plural} before encoding."
             )
+
+
+def _utf8(text: str) -> bytes | None:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return None
 
 
 def examples(part: Part) -> str:

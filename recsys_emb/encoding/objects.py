@@ -62,7 +62,7 @@ def from_objects(values: Sequence[object], where: str) -> pa.Array:
         ) from None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity, which is quick
 class _Family:
     """Python types that hold one kind of value, and how a list of them becomes an array."""
 

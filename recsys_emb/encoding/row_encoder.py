@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 
-from recsys_emb.encoding.batch import Batch
+from recsys_emb.encoding.batch import Batch, Column
 from recsys_emb.encoding.columns import (
     CategoricalCodec,
     ColumnCodec,
@@ -19,6 +22,7 @@ from recsys_emb.encoding.columns import (
 )
 from recsys_emb.encoding.crew import crew
 from recsys_emb.encoding.filling import Array, PerRow
+from recsys_emb.encoding.frames import memory_part
 from recsys_emb.encoding.learning import EncoderState
 from recsys_emb.encoding.numbers import read_numbers, refuse_rows
 from recsys_emb.encoding.parts import Rows
@@ -97,6 +101,25 @@ class RowEncoder:
             encoded = iter(hands.map(lambda codec: codec.encode_all(source.rows(codec.columns), num_rows), codecs))
         columns = {name: next(encoded) for name in self.codecs}
         return Batch(columns, *(None if one is None else next(encoded) for one in (label, weight)), self._limits)
+
+    def encode_row(self, row: Mapping[str, Any]) -> Batch:
+        """Encode one row of Python values, several times faster than a table of one row, to the same batch."""
+        try:
+            found = {name: codec.encode_one(row) for name, codec in self.codecs.items()}
+        except KeyError:
+            memory_part(row).check(self.columns)
+            raise
+        for name in [name for name, column in found.items() if column is None]:
+            found[name] = self._encode_value(self.codecs[name], row)
+        indices = np.array([[one] for one in found.values() if isinstance(one, int)], np.int64)
+        single = iter(torch.from_numpy(indices).unbind())
+        columns = {name: next(single) if isinstance(one, int) else one for name, one in found.items()}
+        return Batch(columns, limits=self._limits)
+
+    def _encode_value(self, codec: ColumnCodec, row: Mapping[str, Any]) -> Column:
+        column = {name: [row[name]] for name in codec.columns}
+        (rows,) = memory_part(column).rows(codec.columns)
+        return codec.encode(rows)
 
     def nothing(self, answers: Answers) -> Batch:
         """Encode no rows."""

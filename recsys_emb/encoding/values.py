@@ -14,6 +14,8 @@ from recsys_emb.encoding.parts import Rows
 from recsys_emb.errors import DataError, KeyTypeError, SchemaError
 from recsys_emb.schema import Keyed, MultiCategorical, Position
 
+_PYTHON_TYPES = {"int64": int, "string": str, "large_string": str}
+
 
 def read_keys(feature: Keyed, rows: Rows) -> pa.Array:
     """Values of a column with one key per row, of the declared type if one is declared."""
@@ -65,6 +67,11 @@ def declared_type(feature: Keyed) -> pa.DataType | None:
             f"{type(feature).__name__}({feature.name!r}): expected dtype to name an Arrow type, got {feature.dtype!r}. "
             "Write for instance dtype='int64'."
         ) from None
+
+
+def as_declared(feature: Keyed, value: object) -> bool:
+    """Whether a Python value is of the declared type as it stands, or none is declared."""
+    return feature.dtype is None or _PYTHON_TYPES.get(feature.dtype) is type(value)
 
 
 def _as_declared(values: pa.Array, feature: Keyed, rows: Rows) -> pa.Array:

@@ -173,6 +173,24 @@ class Vocabulary:
         if self._refuses:
             self._refuse_unknown(column, out, where)
 
+    def encode_one(self, value: object) -> int | None:
+        """Index of one Python value where that is plain to see: an integer, a text, or None.
+
+        Returns
+        -------
+        int or None
+            The index that `encode` gives; None where only `encode` can tell: for another type, for the text of an
+            integer vocabulary, for an unknown value that has a bucket or is refused.
+
+        Examples
+        --------
+        >>> vocabulary = Vocabulary.from_values([7, 5, 7])
+        >>> vocabulary.encode_one(5), vocabulary.encode_one(5.0), vocabulary.encode_one(6), vocabulary.encode_one("5")
+        (4, 4, 2, None)
+        """
+        index = self._index.find_one(value)
+        return None if index == UNKNOWN_INDEX and self._refuses else index
+
     def rows_of(self, other: Vocabulary) -> torch.Tensor:
         """Find the values of another vocabulary, in its order: their indices here, int64 ``(len(other),)``.
 

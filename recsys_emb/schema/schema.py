@@ -37,7 +37,8 @@ class Schema:
     label
         Column to learn: a rating, or 0/1. None makes every row a positive.
     weight
-        Column of non-negative row weights in the loss.
+        Column of row weights in the loss, of at least 0. Only how they compare counts: a fit scales them to a mean
+        of 1.
     embedding_dim
         Width at which user, item and position meet.
 

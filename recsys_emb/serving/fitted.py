@@ -52,8 +52,9 @@ class Strength(NamedTuple):
     @classmethod
     def of(cls, solver: object, objective: Objective) -> Strength:
         """Give the strength that a solver trains with: its own, or the objective's default."""
-        own, defaults = [getattr(solver, name, None) for name in cls._fields], objective.defaults
-        return cls(*(getattr(defaults, name) if own[n] is None else own[n] for n, name in enumerate(cls._fields)))
+        l2, bias_l2 = getattr(solver, "l2", None), getattr(solver, "bias_l2", None)
+        defaults = objective.defaults
+        return cls(defaults.l2 if l2 is None else l2, defaults.bias_l2 if bias_l2 is None else bias_l2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from torch import Tensor
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.columns import to_series
 from recsys_emb.encoding.row_encoder import Answers
+from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.errors import DataError
 from recsys_emb.evaluation.catalogue import Catalogue
 from recsys_emb.schema.columns import Position
@@ -78,14 +81,49 @@ class Offer:
         source = open_again(items, fitted.schema, where=f"{_WHERE}: items")
         own, numbers = own_values(fitted.item, source)
         names = [one.name for one in fitted.schema.item_side if not isinstance(one, Position)]
-        batch = fitted.encoder.row_encoder.keeping(names).encode_all(source, Answers())
-        last = torch.full((len(own) + 1,), -1).scatter_reduce_(0, numbers, torch.arange(len(numbers)), "amax")[:-1]
-        described = batch.select(last)
+        rows_said = fitted.encoder.row_encoder.keeping(names).encode_all(source, Answers())
+        last = torch.zeros(len(own), dtype=torch.int64)
+        told = (numbers >= 0).nonzero()[:, 0]
+        last.scatter_reduce_(0, numbers[told], told, "amax")
+        described = rows_said.select(last)
         rows, indices = _placed(fitted, described.indices(fitted.item.name))
-        # The frame's word stands beside that of the training rows, row by row.
-        order = torch.cat([torch.arange(len(indices)), len(indices) + torch.arange(len(rows))])
-        order[rows] = len(indices) + torch.arange(len(rows))
         base = fitted.memory.item_rows(indices, fitted.encoder)
-        stacked = _stacked(base, described, names).select(order[: len(indices)])
+        order = torch.arange(len(indices))
+        order[rows] = len(indices) + torch.arange(len(rows))
+        said = stack_rows([Batch(base.keeping(names).columns), Batch(described.columns)]).select(order)
         values = to_series(own.values, fitted.item.name)
-        return cls(base.replacing(stacked.columns), indices, len(fitted.memory.items), rows, values, described=True)
+        known = len(fitted.memory.items)
+        return cls(base.replacing(said.columns), indices, known, rows, values, described=len(names) > 1)
+
+    @property
+    def strangers(self) -> Tensor:
+        """Places among `values` of the items that training did not know, int64."""
+        return torch.empty(0, dtype=torch.int64) if self.rows is None else (self.rows >= self.num_known).nonzero()[:, 0]
+
+    def catalogue(self, fitted: Fitted) -> tuple[Catalogue, Tensor, Tensor]:
+        """Lay the items out to be ranked; beside it their vectors ``(I, D)`` and biases ``(I,)``."""
+        vectors, biases = sides(fitted.model, self.batch, fitted.model.item_names)
+        return Catalogue(vectors, biases, candidates=self.rows), vectors, biases
+
+    def values_of(self, rows: Tensor, fitted: Fitted) -> pd.Series:
+        """Raw values of some rows."""
+        if self.rows is None or self.values is None:
+            vocabulary = fitted.encoder.vocabularies[fitted.item.name]
+            return to_series(vocabulary.take(self.indices[rows]), fitted.item.name)
+        place = torch.empty(len(self.indices), dtype=torch.int64)
+        place[self.rows] = torch.arange(len(self.rows))
+        return self.values.iloc[place[rows].numpy()]
+
+    def routes(self, rows: Tensor) -> npt.NDArray[np.object_]:
+        """Say of some rows what their items are scored by: ``"trained"``, ``"features"`` or ``"unknown"``."""
+        other = "features" if self.described else "unknown"
+        return np.where((rows < self.num_known).numpy(), "trained", other).astype(object)
+
+
+def _placed(fitted: Fitted, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Place items beside the known ones: the row of each, and the item index of all rows that there are."""
+    known = fitted.memory.items.indices
+    rows = fitted.memory.items.rows_of(indices)
+    stranger = rows == len(known)
+    rows = torch.where(stranger, len(known) + stranger.cumsum(0) - 1, rows)
+    return rows, torch.cat([known, indices[stranger]])

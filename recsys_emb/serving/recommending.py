@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -11,94 +10,78 @@ from torch import Tensor
 
 from recsys_emb.encoding.batch import Jagged
 from recsys_emb.encoding.columns import to_series
-from recsys_emb.errors import UnknownValueError, listed
+from recsys_emb.errors import DataError, UnknownValueError, listed
 from recsys_emb.evaluation.catalogue import Catalogue
 from recsys_emb.evaluation.ranking import Ranking, rank
+from recsys_emb.serving.asking import Askers
 from recsys_emb.serving.fitted import Fitted
-from recsys_emb.serving.requests import check_k, read_candidates, read_values
+from recsys_emb.serving.folding import Side
+from recsys_emb.serving.offering import Offer
+from recsys_emb.serving.requests import check_k, read_values
 from recsys_emb.serving.scoring import sides
 
-
-@dataclass(frozen=True, eq=False)
-class Offer:
-    """Items that may be recommended: rows of the catalogue, then the unknown ones of a caller's list.
-
-    Parameters
-    ----------
-    rows
-        int64 ``(C,)``, candidates; None for the whole catalogue.
-    indices
-        int64, the item index of every row that there is.
-    num_known
-        How many of these rows are known items; the others follow them.
-    values
-        The caller's values of ``rows``; None for the whole catalogue, whose values the vocabulary knows.
-    """
-
-    rows: Tensor | None
-    indices: Tensor
-    num_known: int
-    values: pd.Series | None
-
-    @classmethod
-    def of(cls, fitted: Fitted, candidates: Any) -> Offer:
-        """Offer the whole catalogue, or a caller's list."""
-        known = fitted.memory.items.indices
-        if candidates is None:
-            return cls(None, known, len(known), None)
-        vocabulary = fitted.encoder.vocabularies[fitted.item.name]
-        request = read_candidates(candidates, vocabulary, where="Recommender.recommend: candidates")
-        rows = fitted.memory.items.rows_of(request.indices)
-        stranger = rows == len(known)
-        rows = torch.where(stranger, len(known) + stranger.cumsum(0) - 1, rows)
-        return cls(rows, torch.cat([known, request.indices[stranger]]), len(known), request.values)
-
-    def values_of(self, rows: Tensor, fitted: Fitted) -> pd.Series:
-        """Raw values of some rows."""
-        if self.rows is None or self.values is None:
-            vocabulary = fitted.encoder.vocabularies[fitted.item.name]
-            return to_series(vocabulary.take(self.indices[rows]), fitted.item.name)
-        place = torch.empty(len(self.indices), dtype=torch.int64)
-        place[self.rows] = torch.arange(len(self.rows))
-        return self.values.iloc[place[rows].numpy()]
+_ROUTES = ("user_route", "item_route")
 
 
-def recommend(fitted: Fitted, users: Any, k: int, *, exclude_seen: bool, candidates: Any) -> pd.DataFrame:
+def recommend(
+    fitted: Fitted, users: Any, k: int, *, exclude_seen: bool, candidates: Any, history: Any, items: Any
+) -> pd.DataFrame:
     """Answer `Recommender.recommend`."""
     check_k(k, where="Recommender.recommend")
-    vocabulary = fitted.encoder.vocabularies[fitted.user.name]
-    asked = read_values(users, vocabulary, where="Recommender.recommend: users")
-    offer = Offer.of(fitted, candidates)
-    distinct, places = torch.unique(asked.indices, return_inverse=True)
-    ranking = rank(
-        fitted.catalogue(offer.indices[offer.num_known :], offer.rows),
-        fitted.user_vectors(distinct),
-        k,
-        excluded=fitted.seen_rows(distinct) if exclude_seen else None,
-    )
-    scores = _scores(fitted, distinct, offer, ranking)
-    found = ranking.mask[places]
+    routed = history is not None or items is not None
+    askers, offer = Askers.of(fitted, users, history), Offer.of(fitted, candidates, items)
+    catalogue, vectors, biases = offer.catalogue(fitted)
+    excluded = askers.seen(fitted, offer) if exclude_seen else None
+    ranking = rank(catalogue, askers.vectors(fitted), k, excluded=excluded)
+    scores = _scores(fitted, askers, offer, ranking, Side(vectors, biases))
+    found = ranking.mask[askers.places]
     owners, ranks = found.nonzero().unbind(1)
-    rows = ranking.items[places][found]
-    known_user = fitted.memory.users.rows_of(asked.indices) < len(fitted.memory.users)
-    return pd.DataFrame(
-        {
-            fitted.user.name: asked.values.iloc[owners.numpy()].reset_index(drop=True),
-            fitted.item.name: offer.values_of(rows, fitted).reset_index(drop=True),
-            "score": scores[places][found].numpy(),
-            "rank": (ranks + 1).numpy(),
-            "known": (known_user[owners] & (rows < offer.num_known)).numpy(),
-        }
-    )
+    rows = ranking.items[askers.places][found]
+    columns = {
+        fitted.user.name: askers.values.iloc[owners.numpy()].reset_index(drop=True),
+        fitted.item.name: offer.values_of(rows, fitted).reset_index(drop=True),
+        "score": scores[askers.places][found].numpy(),
+        "rank": (ranks + 1).numpy(),
+        "known": (askers.known(fitted)[owners] & (rows < offer.num_known)).numpy(),
+    }
+    if routed:
+        _check_names(fitted)
+        columns |= dict(zip(_ROUTES, (askers.routes(fitted)[owners.numpy()], offer.routes(rows)), strict=True))
+    return pd.DataFrame(columns)
 
 
-def _scores(fitted: Fitted, users: Tensor, offer: Offer, ranking: Ranking) -> Tensor:
-    """Predict the ranked pairs: float64 ``(U, K)``, the very numbers that `Recommender.predict` gives."""
+def _check_names(fitted: Fitted) -> None:
+    """Refuse a user or an item whose name an answer needs for itself."""
+    for name in _ROUTES:
+        if name in (fitted.user.name, fitted.item.name):
+            raise DataError(
+                f"Recommender.recommend: expected a user and an item not called {listed(_ROUTES)}, got {name!r}. "
+                "The answer has columns of these names; rename the column."
+            )
+
+
+def _scores(fitted: Fitted, askers: Askers, offer: Offer, ranking: Ranking, items: Side) -> Tensor:
+    """Predict the ranked pairs: float64 ``(P, K)``, for users with an index the very numbers of `predict`."""
     scores = torch.full(ranking.items.shape, torch.inf, dtype=torch.float64)
-    owners, items = users[ranking.mask.nonzero()[:, 0]], offer.indices[ranking.items[ranking.mask]]
-    scores[ranking.mask] = fitted.answer(fitted.pairs(owners, items))
+    count = len(askers.indices)
+    owners, rows = ranking.mask.nonzero()[:, 0], ranking.items[ranking.mask]
+    own = owners < count
+    pairs = fitted.memory.user_rows(askers.indices[owners[own]], fitted.encoder)
+    pairs = pairs.replacing(offer.batch.select(rows[own]).columns)
+    found = torch.empty(len(owners), dtype=torch.float64)
+    found[own] = fitted.answer(pairs)
+    found[~own] = _folded_scores(fitted, askers, owners[~own] - count, items, rows[~own])
+    scores[ranking.mask] = found
     # Where two scores differ by a rounding only, the order of the ranking decides.
     return scores.cummin(dim=1).values
+
+
+def _folded_scores(fitted: Fitted, askers: Askers, owners: Tensor, items: Side, rows: Tensor) -> Tensor:
+    """Predict pairs of strangers and rows of an offer, ``(N,)`` each."""
+    product = (askers.folded.vectors[owners] * items.vectors[rows].double()).sum(-1)
+    raw = askers.folded.biases[owners] + items.biases[rows] + product
+    units = fitted.model.offset.cpu().double(), fitted.model.scale.cpu().double()
+    return fitted.objective.answer(units[0] + units[1] * raw, fitted.label.low, fitted.label.high)
 
 
 def similar(fitted: Fitted, items: Any, k: int) -> pd.DataFrame:

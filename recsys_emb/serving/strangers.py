@@ -85,12 +85,12 @@ def read_history(fitted: Fitted, frame: Any) -> Strangers:
     """
     source = open_again(frame, fitted.schema, where=_WHERE)
     rows = _encode(fitted, source)
-    items, numbers = _own(fitted.item, source)
+    items, numbers = own_values(fitted.item, source)
     name, nobody = fitted.user.name, torch.zeros(len(rows), dtype=torch.int64)
     if not source.has(name):
         people = pd.Series([None] * min(1, len(rows)), dtype=object, name=name)
         return Strangers(rows, nobody, people, None, nobody[:0], items, numbers)
-    users, mine = _own(fitted.user, source)
+    users, mine = own_values(fitted.user, source)
     missing = int((mine < 0).sum())
     if missing:
         raise DataError(f"{_WHERE}: expected a user in every row, got none in {counted(missing, 'row')}. Drop them.")
@@ -118,7 +118,7 @@ def _encode(fitted: Fitted, source: Source) -> Batch:
     return Batch(columns, batch.label, batch.weight)
 
 
-def _own(feature: Categorical, source: Source) -> tuple[Vocabulary, Tensor]:
+def own_values(feature: Categorical, source: Source) -> tuple[Vocabulary, Tensor]:
     """Give the values of a column a vocabulary of their own, and its rows by number, -1 where missing."""
     builder, parts = VocabularyBuilder(feature.name), list(source.rows([feature.name]))
     for rows in parts:

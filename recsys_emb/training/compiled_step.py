@@ -29,17 +29,20 @@ def step(optimizer: Optimizer) -> None:
     """Take a step of any optimizer.
 
     `RowWiseAdagrad` and `LazyAdam` move tables on the CPU by compiled kernels where gradients are sparse and all is
-    float32; that changes results by rounding alone. Everything else is the optimizer's own step. Gradients that were
-    used up are gone afterwards.
+    float32; that changes results by rounding alone. Everything else is the optimizer's own step.
     """
+    moved: list[tuple[Tensor, Tensor]] = []
     if type(optimizer) in (RowWiseAdagrad, LazyAdam):
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
                 if gradient is not None and _fits(parameter, gradient) and group["lr"] > 0 and group["eps"] > 0:
                     _move(parameter, gradient, optimizer.state[parameter], _rule(optimizer, group))
-                    parameter.grad = None
+                    moved.append((parameter, gradient))
+                    parameter.grad = None  # has had its step
     optimizer.step()
+    for parameter, gradient in moved:
+        parameter.grad = gradient
 
 
 def _fits(parameter: Tensor, gradient: Tensor) -> bool:

@@ -374,3 +374,26 @@ def test_no_memory_of_the_size_of_a_table_is_allocated_in_a_step():
         with Largest():
             loss_of(embed(batch_of(PLAIN, 9, seed=0)), 0).backward()
         assert Largest.size <= 9 * 3 * 4
+
+
+def test_compiled_graphs_step_out_for_lookups_and_learn_the_same():
+    embeds = [fused(PLAIN, RowWiseAdagradUpdate(lr=0.1)) for _ in range(2)]
+    graph = torch.compile(lambda batch: embeds[0].concatenated(batch).square().sum(), backend="eager")
+    for step in range(2):
+        batch = batch_of(PLAIN, 9, seed=step)
+        graph(batch).backward()
+        embeds[1].concatenated(batch).square().sum().backward()
+    assert torch.equal(embeds[0].stack.weights, embeds[1].stack.weights)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_cuda_learns_what_the_cpu_learns(rule):
+    on_cpu, on_device = (fused(LISTS, OPTIMIZERS[rule][0]) for _ in range(2))
+    on_device.cuda()
+    for step in range(3):
+        batch = batch_of(LISTS, 30, seed=step)
+        sum(one.square().sum() for one in on_cpu(batch).values()).backward()
+        sum(one.square().sum() for one in on_device(batch.to("cuda")).values()).backward()
+    assert_close(on_device.stack.weights.cpu(), on_cpu.stack.weights, rtol=0, atol=1e-5)

@@ -34,8 +34,10 @@ def test_it_moves_as_the_optimizer_does_in_double_precision(name: str) -> None:
         optimizers = [OPTIMIZERS[name]([one]) for one in (table, exact)]
         for seed, rows in enumerate(batches):
             table.grad, exact.grad = gradient_of(rows, seed), gradient_of(rows, seed, dtype=torch.float64)
+            gradient = table.grad
             step(optimizers[0])
             optimizers[1].step()
+            assert table.grad is gradient
         assert_close(table.double(), exact, rtol=0, atol=1e-6)
         states = [optimizer.state[one] for optimizer, one in zip(optimizers, (table, exact), strict=True)]
         assert states[0].keys() == states[1].keys()
