@@ -23,13 +23,11 @@ class Line(NamedTuple):
 
 
 def draw_ratios(results: Sequence[Results]) -> Figure:
-    """Bars of times ÷ ours on a logarithmic axis, a panel for each benchmark, in two columns."""
+    """Bars of times ÷ ours on a logarithmic axis, a panel for each benchmark."""
     panels = [(one.benchmark, _lines(one)) for one in results if one.races]
-    columns = _split([PAD + ROW * len(lines) for _, lines in panels])
-    figure = _figure(
-        columns, "Time of others ÷ ours", "Blue: others take longer. Orange: others are faster. │: the goal."
-    )
-    for (title, lines), axes in zip(panels, _panels(figure, columns), strict=True):
+    legend = "Blue: others take longer. Orange: others are faster. │: the goal."
+    figure, sheet = _sheet("Time of others ÷ ours", legend, [ROW * len(lines) for _, lines in panels])
+    for (title, lines), axes in zip(panels, sheet, strict=True):
         _draw_panel(axes, title, lines)
     return figure
 
@@ -49,7 +47,8 @@ def _draw_panel(axes: Axes, title: str, lines: list[Line]) -> None:
     axes.axvline(1, color=QUIET, lw=0.8)
     for place, (label, record) in enumerate(lines):
         if record is None:
-            _write(axes, place, label, shift=-195, ha="left", fontweight="bold")
+            paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+            _write(axes, place, label, shift=-195, ha="left", fontweight="bold", bbox=paper)
             continue
         _write(axes, place, label if len(label) <= 40 else f"{label[:39]}…", shift=-4, ha="right")
         ratio, goal = record["ratio"], record["goal"]
@@ -79,9 +78,9 @@ def draw_growth(results: Sequence[Results]) -> Figure:
     growths = [one for result in results for one in result.growths]
     changes = list(dict.fromkeys(one["change"] for one in growths))
     panels = [(change, [one for one in growths if one["change"] == change]) for change in changes]
-    columns = _split([PAD + ROW * 1.2 * len(lines) for _, lines in panels])
-    figure = _figure(columns, "What growing costs", "Blue: time. Green: peak memory. │: at most wanted.")
-    for (change, lines), axes in zip(panels, _panels(figure, columns), strict=True):
+    legend = "Blue: time. Green: peak memory. │: at most wanted."
+    figure, sheet = _sheet("What growing costs", legend, [ROW * 1.2 * len(lines) for _, lines in panels])
+    for (change, lines), axes in zip(panels, sheet, strict=True):
         _draw_change(axes, change, lines)
     return figure
 
@@ -93,7 +92,7 @@ def _draw_change(axes: Axes, change: str, lines: list[Record]) -> None:
     for place, one in enumerate(lines):
         axes.barh(place, one["ratio"], height=0.7, color=OURS if one["quantity"] == "time" else MEMORY)
         _mark(axes, place, one["goal"])
-        covered = one["ratio"] <= one["goal"] < one["ratio"] + 0.15 * end
+        covered = one["ratio"] <= one["goal"] < one["ratio"] + 0.2 * end
         start = one["goal"] if covered else one["ratio"]
         axes.text(start, place, f" × {one['ratio']:.3g}", fontsize=8, color=INK, va="center")
     names = [f"{one['benchmark']}, {one['case']}, {one['quantity']}" for one in lines]
@@ -104,31 +103,26 @@ def _draw_change(axes: Axes, change: str, lines: list[Record]) -> None:
 # --- layout ------------------------------------------------------------------------------------------------------
 
 
-def _split(heights: list[float]) -> list[list[float]]:
-    """Share panels out to two columns, in order, as evenly as may be."""
-    cuts = range(1, len(heights)) if len(heights) > 1 else [1]
-    cut = min(cuts, key=lambda one: max(sum(heights[:one]), sum(heights[one:])))
-    return [heights[:cut], heights[cut:]]
+def _sheet(title: str, legend: str, heights: list[float]) -> tuple[Figure, list[Axes]]:
+    """Make a figure, and an axes of each height in inches in the shorter one of two columns, the highest first.
 
-
-def _figure(columns: list[list[float]], title: str, legend: str) -> Figure:
-    figure = Figure(figsize=(13, max(map(sum, columns)) + 0.8), dpi=120)
-    figure.text(0.02, 1 - 0.25 / figure.get_figheight(), title, fontsize=15, fontweight="bold", color=INK, va="center")
-    figure.text(0.3, 1 - 0.25 / figure.get_figheight(), legend, fontsize=9, color=INK, va="center")
-    return figure
-
-
-def _panels(figure: Figure, columns: list[list[float]]) -> list[Axes]:
-    """Make the axes by hand, in inches, so that a line is as high in each."""
-    width, height = figure.get_figwidth(), figure.get_figheight()
-    panels = []
-    for number, heights in enumerate(columns):
-        top = height - 0.6
-        for one in heights:
-            left, inner = 2.9 + number * width / 2, one - PAD
-            panels.append(figure.add_axes((left / width, (top - 0.3 - inner) / height, 3.2 / width, inner / height)))
-            top -= one
-    return panels
+    They are placed by hand, so that a line is as high in each.
+    """
+    ends, tops = [0.0, 0.0], {}
+    for place in sorted(range(len(heights)), key=lambda one: -heights[one]):
+        column = ends.index(min(ends))
+        tops[place] = (column, ends[column])
+        ends[column] += PAD + heights[place]
+    width, height = 13.0, max(ends) + 0.8
+    figure = Figure(figsize=(width, height), dpi=120)
+    for x, text, style in ((0.02, title, {"fontsize": 15, "fontweight": "bold"}), (0.3, legend, {"fontsize": 9})):
+        figure.text(x, 1 - 0.25 / height, text, color=INK, va="center", **style)
+    axes = []
+    for place, own in enumerate(heights):
+        column, top = tops[place]
+        left, bottom = 2.9 + column * width / 2, height - 0.9 - top - own
+        axes.append(figure.add_axes((left / width, bottom / height, 3.2 / width, own / height)))
+    return figure, axes
 
 
 def _calm(axes: Axes) -> None:

@@ -8,8 +8,9 @@ thousand, 1 million or 10 million rows together, and D = 16. Indices follow Zipf
 own. The model is one linear unit on the vectors side by side, trained by plain SGD, the same for all.
 
 - **row-wise Adagrad**, **Adagrad**, **SGD**, **lazy Adam**: `FusedEmbedding` with each rule, against others with the
-  same rule where they have it (their first losses must agree). The tutorial's way is dense Adam, which is other maths:
-  it moves every row in every step. Most of that ratio is open to anyone who knows of ``sparse=True``; see its rows.
+  same rule; their first losses must agree.
+- **dense Adam**, the tutorial's way, is other maths: it moves every row in every step. Most of that ratio is open to
+  anyone who knows of ``sparse=True``; see its rows under SGD and lazy Adam.
 - **lookup and update alone**: without the model, against the floor, which copies the same random rows and then moves
   each by a gradient of its own, as many times as it occurs: the least that reading and writing these rows takes here.
 - **growth**: the same batch size with ten times the rows.
@@ -139,6 +140,11 @@ def whole_steps(bench: Bench, log: Log, where: str, *, large: bool) -> None:
         entry("recsys_emb, plain torch", partial(Fused, update=RowWiseAdagradUpdate(lr=LR), compiled=False)),
         entry("recsys_emb, sparse gradients", partial(Ordinary, optimizer=partial(RowWiseAdagrad, lr=LR))),
         fbgemm("EXACT_ROWWISE_ADAGRAD", 1.0),
+    )
+    bench.race(
+        f"dense Adam, {where}",
+        log.about,
+        entry("recsys_emb, row-wise Adagrad", partial(Fused, update=RowWiseAdagradUpdate(lr=LR))),
         tutorial(
             "nn.Embedding, Adam", partial(Tutorial, optimizer=adam), other_maths=dense, goal=100 if large else None
         ),

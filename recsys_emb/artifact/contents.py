@@ -153,7 +153,7 @@ def _read_encoder(folder: Path, settings: Mapping[str, Any]) -> FeatureEncoder:
         files: Mapping[str, str] = settings["vocabularies"]
         unknown = {feature.name: feature.unknown for feature in schema.keyed}
         vocabularies = {
-            name: Vocabulary.from_table(_vocabulary_table(folder, file), name=name, unknown=unknown[name])
+            name: Vocabulary.from_table(_vocabulary_table(folder, file), name=name, unknown=unknown[name], lazily=True)
             for name, file in files.items()
         }
         encoder = FeatureEncoder.from_state(EncoderState.from_parts(schema, vocabularies, settings["statistics"]))

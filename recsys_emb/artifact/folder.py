@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ MANIFEST = "manifest.json"
 FORMAT = "recsys_emb"
 FORMAT_VERSION = 1
 _ATTEMPTS = 5
+_LARGEST_JSON = 2**26  # far above any that is written
 _REMEDY = "Give a folder that save() wrote."
 
 T = TypeVar("T")
@@ -62,7 +64,9 @@ def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None], *,
         install(beside, target)
 
 
-def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T], *, kind: str = "model") -> T:
+def read_folder(
+    path: str | os.PathLike[str], read: Callable[[Path], T], *, kind: str = "model", late: Collection[str] = ()
+) -> T:
     """Read a folder that `write_folder` wrote.
 
     Parameters
@@ -70,10 +74,13 @@ def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T], *, kind
     path
         The folder.
     read
-        Receives the folder once it is known to be whole. It is called again when a writer swapped the folder
-        meanwhile.
+        Receives the folder once it is known to be whole, but for the files named in ``late``. It is called again
+        when a writer swapped the folder meanwhile.
     kind
         What it must hold.
+    late
+        Names of files that are safe to open before their content is known to be whole: they are checked while
+        ``read`` works, and before its result is given out.
 
     Raises
     ------
@@ -85,8 +92,7 @@ def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T], *, kind
     for _ in range(_ATTEMPTS):
         identity = _identity(folder)
         try:
-            check_folder(folder, kind=kind)
-            result = read(folder)
+            result = _read_checked(folder, read, kind, late)
         except (ArtifactError, OSError):
             if _identity(folder) == identity:
                 raise
@@ -100,6 +106,27 @@ def read_folder(path: str | os.PathLike[str], read: Callable[[Path], T], *, kind
 
 def check_folder(folder: Path, *, kind: str = "model") -> None:
     """Raise `ArtifactError` unless the folder is of a kind and holds exactly the files of its manifest, unaltered."""
+    _read_checked(folder, lambda _: None, kind, ())
+
+
+def _read_checked(folder: Path, read: Callable[[Path], T], kind: str, late: Collection[str]) -> T:
+    files = _listed_files(folder, kind)
+    # Hashing leaves the interpreter free, so threads share it out.
+    with ThreadPoolExecutor() as pool:
+        answers = {name: pool.submit(_is_as_described, folder / name, said) for name, said in files.items()}
+        _refuse_altered(folder, {name: answer for name, answer in answers.items() if name not in late})
+        try:
+            result = read(folder)
+        except Exception:
+            # Damage explains whatever else went wrong.
+            _refuse_altered(folder, answers)
+            raise
+        _refuse_altered(folder, answers)
+        return result
+
+
+def _listed_files(folder: Path, kind: str) -> Mapping[str, object]:
+    """Read the manifest; the files that it names are those that are there."""
     files = _read_manifest(folder, kind)
     found = set(_file_names(folder)) - {MANIFEST}
     if found != set(files):
@@ -107,17 +134,27 @@ def check_folder(folder: Path, *, kind: str = "model") -> None:
         differences = [f"{listed(names)} {word}" for names, word in ((missing, "missing"), (extra, "added")) if names]
         got = " and ".join(differences)
         raise ArtifactError(f"{folder.name}: expected exactly the files of its manifest, got {got}. Save it again.")
-    altered = [name for name, description in files.items() if _describe(folder / name) != description]
+    return files
+
+
+def _refuse_altered(folder: Path, answers: Mapping[str, Future[bool]]) -> None:
+    altered = [name for name, answer in answers.items() if not answer.result()]
     if altered:
         got = f"{listed(altered)} altered or cut short"
         raise ArtifactError(f"{folder.name}: expected files as they were written, got {got}. Save it again.")
 
 
+def _is_as_described(path: Path, said: object) -> bool:
+    # A file of another length need not be read.
+    size = said.get("bytes") if isinstance(said, dict) else None
+    return path.stat().st_size == size and _describe(path) == said
+
+
 def read_json(path: Path) -> dict[str, object]:
     """Read a JSON object, or raise `ArtifactError`."""
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
+        content = json.loads(path.read_bytes()) if path.stat().st_size <= _LARGEST_JSON else None
+    except (ValueError, RecursionError, OSError):
         content = None
     if not isinstance(content, dict):
         raise ArtifactError(f"{path.name}: expected a JSON object, got something else. Save the artifact again.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -209,7 +210,7 @@ class NumericCodec(PerRow):
     def encode_one(self, row: Mapping[str, Any]) -> Tensor | None:
         """Standardise one number."""
         value = row[self.feature.name]
-        if value is None or value != value:
+        if value is None or (type(value) is float and math.isnan(value)):
             return torch.from_numpy(np.array([[0, 1]], np.float32))
         if type(value) not in (float, int) or abs(value) >= _PLAIN_NUMBER:
             return None

@@ -22,9 +22,19 @@ class Crew:
     def __init__(self, pool: ThreadPoolExecutor | None) -> None:
         self._pool = pool
 
-    def map(self, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Apply ``function`` to each item; of several errors, the one of the first item is raised."""
-        return list(map(function, items) if self._pool is None else self._pool.map(function, items))
+    def map(
+        self, function: Callable[[T], R], items: Iterable[T], *, cost: Callable[[T], float] | None = None
+    ) -> list[R]:
+        """Apply ``function`` to each item, those of the greatest ``cost`` first, so that no thread is left with one.
+
+        Results come in the order of the items; of several errors, the one of the first item is raised.
+        """
+        waiting = list(items)
+        if self._pool is None:
+            return [function(item) for item in waiting]
+        order = range(len(waiting)) if cost is None else sorted(range(len(waiting)), key=lambda p: -cost(waiting[p]))
+        futures = {place: self._pool.submit(function, waiting[place]) for place in order}
+        return [futures[place].result() for place in range(len(waiting))]
 
     def ahead(self, stream: Iterable[T]) -> Iterator[T]:
         """Iterate while the next item is being made."""

@@ -21,7 +21,15 @@ from recsys_emb.encoding.row_encoder import Answers, RowEncoder, folder_types
 from recsys_emb.encoding.sources import open_source
 from recsys_emb.encoding.statistics import NumericStatistics
 from recsys_emb.encoding.vocabulary import Vocabulary
-from recsys_emb.errors import ColumnError, DataError, EmptySourceError, NotFittedError, SchemaError, did_you_mean, listed
+from recsys_emb.errors import (
+    ColumnError,
+    DataError,
+    EmptySourceError,
+    NotFittedError,
+    SchemaError,
+    did_you_mean,
+    listed,
+)
 from recsys_emb.schema import History, Schema
 
 

@@ -65,9 +65,10 @@ class _File:
     def part(self) -> Part:
         """Read the footer. A column inside the file precedes one in a folder name: it has a type of its own."""
         with self._named(), self._open() as file:
-            own, num_rows = file.schema_arrow.names, file.metadata.num_rows
-        columns = (*own, *(key for key in self._folder_columns() if key not in own))
-        return Part(self.name, columns, self.read, num_rows, is_file=True, by_column=True)
+            own, footer = file.schema_arrow.names, file.metadata
+            columns = (*own, *(key for key in self._folder_columns() if key not in own))
+            sizes = _sizes(file)
+        return Part(self.name, columns, self.read, footer.num_rows, is_file=True, by_column=True, sizes=sizes)
 
     def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Stream the columns called ``names``."""
@@ -135,6 +136,18 @@ def _runs(file: pq.ParquetFile, names: Sequence[str]) -> list[tuple[list[str], l
         numbers = [number for _, number in run]
         runs.append((small, numbers if apart else [list(itertools.chain(*numbers))]))
     return runs
+
+
+def _sizes(file: pq.ParquetFile) -> dict[str, int]:
+    """Bytes of the columns, not compressed: what reading them costs, roughly."""
+    sizes = dict.fromkeys(file.schema_arrow.names, 0)
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        for chunk in map(group.column, range(group.num_columns)):
+            path = chunk.path_in_schema
+            name = path if path in sizes else path.partition(".")[0]
+            sizes[name] = sizes.get(name, 0) + chunk.total_uncompressed_size
+    return sizes
 
 
 def _small_texts(group: pq.RowGroupMetaData, names: Sequence[str]) -> list[str]:

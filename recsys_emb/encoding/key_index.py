@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,8 @@ import pyarrow as pa
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.identity import plain, split
-from recsys_emb.encoding.kinds import EXACT_FLOAT, INTEGER, TEXT, Part, agree, spokesman
+from recsys_emb.encoding.kinds import EXACT_FLOAT, INTEGER, TEXT, Kind, Part, agree, spokesman
+from recsys_emb.encoding.lazy_index import LARGE, LazyIndex
 from recsys_emb.encoding.storage import Indices, integer_column
 from recsys_emb.errors import KeyTypeError, listed
 
@@ -28,6 +29,8 @@ class KeyIndex:
     unknown_rows
         Rows for unknown values, from `UNKNOWN_INDEX` on. A value takes row ``stable_hash(value) % unknown_rows``,
         so it keeps its row for ever, in any container and process (`recsys_emb.kernels.stable_hash`).
+    lazily
+        Build the tables of many values only when enough is asked for (`LazyIndex`); the values must be distinct.
 
     Examples
     --------
@@ -36,10 +39,15 @@ class KeyIndex:
     [4, 2, 1]
     """
 
-    def __init__(self, values: pa.Array, *, unknown_rows: int) -> None:
+    def __init__(self, values: pa.Array, *, unknown_rows: int, lazily: bool = False) -> None:
         first, parts = UNKNOWN_INDEX + unknown_rows, split(values, "values")
         codes = {"first": first, "unknown": UNKNOWN_INDEX, "missing": MISSING_INDEX}
-        self._tables = {part.kind: part.kind.storage.index(part.keys, **codes) for part in parts}
+        if lazily and len(values) >= LARGE:
+            self._tables: dict[Kind, Any] = {
+                part.kind: LazyIndex(part.kind.storage, part.keys, **codes) for part in parts
+            }
+        else:
+            self._tables = {part.kind: part.kind.storage.index(part.keys, **codes) for part in parts}
         self._unknown_rows = unknown_rows
 
     @property
@@ -80,7 +88,7 @@ class KeyIndex:
             return MISSING_INDEX
         if type(value) is float and value.is_integer() and abs(value) < EXACT_FLOAT:
             value = int(value)
-        index = None
+        index: int | None = None
         if type(value) is int and -(2**63) <= value < 2**63 and INTEGER in self._tables:
             index = self._tables[INTEGER].find_one(value)
         elif type(value) is str and TEXT in self._tables and (key := _utf8(value)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -95,11 +96,16 @@ class Learning:
         """Learn from all rows of a source, once through: column by column, or else batch by batch."""
         if source.by_column:
             source.check(self.columns)
-            self.num_rows += max(hands.map(lambda one: _stream(one, source.rows(one.columns)), self.learners))
+            num_rows = hands.map(
+                lambda one: _stream(one, source.rows(one.columns)),
+                self.learners,
+                cost=lambda one: source.size(one.columns),
+            )
+            self.num_rows += max(num_rows)
         else:
             for rows in hands.ahead(source.rows(self.columns)):
                 self.num_rows += len(rows)
-                hands.map(lambda one, rows=rows: one.observe(rows), self.learners)
+                hands.map(operator.methodcaller("observe", rows), self.learners)
 
     def state(self) -> EncoderState:
         """Sum up what is known by now."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -72,6 +72,8 @@ class Part:
         Whether it can be read more than once.
     by_column
         Whether reading its columns one after another costs no more than reading them together.
+    sizes
+        Bytes of its columns, where they are known.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Part:
     is_file: bool = False
     repeatable: bool = True
     by_column: bool = False
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse a missing or a repeated column.

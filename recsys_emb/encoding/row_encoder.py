@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,12 +94,16 @@ class RowEncoder:
             batches = [self.encode(rows, answers) for rows in source.rows(names)]
             return stack_rows(batches) if batches else self.nothing(answers)
         source.check(names)
-        label, weight = answers.codecs
-        codecs = [codec for codec in (*self.codecs.values(), label, weight) if codec is not None]
+
+        def encoded(codec: ColumnCodec | AnswerCodec | None) -> Any:
+            return None if codec is None else codec.encode_all(source.rows(codec.columns), num_rows)
+
+        def cost(codec: ColumnCodec | AnswerCodec | None) -> int:
+            return 0 if codec is None else source.size(codec.columns)
+
         with crew(num_rows) as hands:
-            encoded = iter(hands.map(lambda codec: codec.encode_all(source.rows(codec.columns), num_rows), codecs))
-        columns = {name: next(encoded) for name in self.codecs}
-        return Batch(columns, *(None if one is None else next(encoded) for one in (label, weight)), self._limits)
+            *columns, label, weight = hands.map(encoded, [*self.codecs.values(), *answers.codecs], cost=cost)
+        return Batch(dict(zip(self.codecs, columns, strict=True)), label, weight, self._limits)
 
     def encode_row(self, row: Mapping[str, Any]) -> Batch:
         """Encode one row of Python values, several times faster than a table of one row, to the same batch."""
@@ -109,17 +112,15 @@ class RowEncoder:
         except KeyError:
             memory_part(row).check(self.columns)
             raise
-        for name in [name for name, column in found.items() if column is None]:
-            found[name] = self._encode_value(self.codecs[name], row)
         indices = np.array([[one] for one in found.values() if isinstance(one, int)], np.int64)
-        single = iter(torch.from_numpy(indices).unbind())
-        columns = {name: next(single) if isinstance(one, int) else one for name, one in found.items()}
+        single = iter(torch.from_numpy(indices).unbind())  # far quicker than a tensor from each
+        columns: dict[str, Column] = {}
+        for name, one in found.items():
+            if isinstance(one, int):
+                columns[name] = next(single)
+            else:
+                columns[name] = _encode_value(self.codecs[name], row) if one is None else one
         return Batch(columns, limits=self._limits)
-
-    def _encode_value(self, codec: ColumnCodec, row: Mapping[str, Any]) -> Column:
-        column = {name: [row[name]] for name in codec.columns}
-        (rows,) = memory_part(column).rows(codec.columns)
-        return codec.encode(rows)
 
     def nothing(self, answers: Answers) -> Batch:
         """Encode no rows."""
@@ -136,6 +137,12 @@ def _codec(feature: Categorical | MultiCategorical | Position | Numeric, state: 
     if isinstance(feature, Position):
         return PositionCodec(feature, np.array(state.positions[feature.name], np.int64))
     return NumericCodec(feature, state.numeric[feature.name])
+
+
+def _encode_value(codec: ColumnCodec, row: Mapping[str, Any]) -> Column:
+    """Encode one value the long way."""
+    (rows,) = memory_part({name: [row[name]] for name in codec.columns}).rows(codec.columns)
+    return codec.encode(rows)
 
 
 def folder_types(schema: Schema) -> dict[str, pa.DataType]:

@@ -51,6 +51,10 @@ class Source:
         # Small files would be opened again and again.
         return rows is not None and rows >= BATCH_ROWS * len(self.parts) and all(part.by_column for part in self.parts)
 
+    def size(self, names: Sequence[str]) -> int:
+        """Bytes of the columns called ``names``, as far as they are known."""
+        return sum(part.sizes.get(name, 0) for part in self.parts for name in names)
+
     def has(self, name: str) -> bool:
         """Whether any part has a column called ``name``; reading it then asks it of all parts."""
         return any(name in part.columns for part in self.parts)

@@ -59,10 +59,10 @@ class IntegerStorage:
         kernels.stable_hash.hash_integers(integer_column(array), out)
         return out
 
-    def content(self, array: pa.Array) -> bytes:
-        """Bytes that differ where arrays without nulls differ."""
+    def content(self, array: pa.Array) -> list[memoryview]:
+        """Give contiguous pieces whose bytes differ where arrays without nulls differ."""
         keys: Indices = integer_column(array).keys
-        return keys.astype("<i8", copy=False).tobytes()
+        return [keys.astype("<i8", copy=False).data]
 
 
 class BytesStorage:
@@ -101,11 +101,11 @@ class BytesStorage:
         kernels.stable_hash.hash_byte_strings(self.column(array), out)
         return out
 
-    def content(self, array: pa.Array) -> bytes:
-        """Bytes that differ where arrays without nulls differ."""
+    def content(self, array: pa.Array) -> list[memoryview]:
+        """Give contiguous pieces whose bytes differ where arrays without nulls differ."""
         column: BytesColumn = self.column(array)
         data = column.data[column.offsets[0] : column.offsets[-1]]
-        return np.diff(column.offsets).astype("<i8", copy=False).tobytes() + data.tobytes()
+        return [np.diff(column.offsets).astype("<i8", copy=False).data, data.data]
 
 
 Storage: TypeAlias = IntegerStorage | BytesStorage

@@ -73,13 +73,13 @@ class Vocabulary:
     recsys_emb.errors.KeyTypeError: colour: expected text keys, got integer (7). Convert the column to text before ...
     """
 
-    def __init__(self, name: str, values: pa.Array, counts: Indices, unknown: Unknown) -> None:
+    def __init__(self, name: str, values: pa.Array, counts: Indices, unknown: Unknown, *, lazily: bool = False) -> None:
         self.name = name
         self.unknown = unknown
         self._values = values
         self._counts = counts
         self._refuses = isinstance(unknown, RefuseUnknown)
-        self._index = KeyIndex(values, unknown_rows=unknown.rows)
+        self._index = KeyIndex(values, unknown_rows=unknown.rows, lazily=lazily)
         self._fingerprints: dict[int, str] = {}
 
     @classmethod
@@ -300,8 +300,9 @@ class Vocabulary:
             digest = hashlib.sha256(json.dumps(["vocabulary 1", self.unknown.kind, self.unknown.rows]).encode())
             for part in split(self._values[:size], self.name):
                 digest.update(f"{part.kind.name} {len(part.keys)} ".encode())
-                digest.update(np.packbits(part.keys.is_valid().to_numpy(zero_copy_only=False)).tobytes())
-                digest.update(part.kind.storage.content(part.keys.drop_null()))
+                digest.update(_validity(part.keys))
+                for piece in part.kind.storage.content(part.keys.drop_null()):
+                    digest.update(piece)
             self._fingerprints[size] = digest.hexdigest()
         return self._fingerprints[size]
 
@@ -310,8 +311,10 @@ class Vocabulary:
         return pa.table({"value": self._values, "count": self._counts})
 
     @classmethod
-    def from_table(cls, table: pa.Table, *, name: str, unknown: Unknown) -> Vocabulary:
+    def from_table(cls, table: pa.Table, *, name: str, unknown: Unknown, lazily: bool = False) -> Vocabulary:
         """Read what `to_table` wrote.
+
+        ``lazily`` builds the table of many values only when enough is asked for, and looks for repeats then.
 
         Raises
         ------
@@ -325,11 +328,17 @@ class Vocabulary:
         values, counts = table["value"].combine_chunks(), table["count"].combine_chunks().cast(pa.int64())
         parts = split(plain(values), name)
         gaps = len(values) - sum(len(part.keys) - part.keys.null_count for part in parts) + counts.null_count
-        vocabulary = None if gaps else cls(name, restore(parts, name), counts.to_numpy(), unknown)
-        if vocabulary is None or vocabulary._index.repeated:
+        vocabulary = None if gaps else cls(name, restore(parts, name), counts.to_numpy(), unknown, lazily=lazily)
+        if vocabulary is None or (not lazily and vocabulary._index.repeated):
             raise DataError(f"{name}: expected distinct values and their counts, got gaps or repeats. Use to_table().")
         return vocabulary
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the data; the tables are built anew."""
         return Vocabulary, (self.name, self._values, self._counts, self.unknown)
+
+
+def _validity(keys: pa.Array) -> bytes:
+    """Give a bit per key, whether it is there."""
+    present = np.ones(len(keys), bool) if not keys.null_count else keys.is_valid().to_numpy(zero_copy_only=False)
+    return np.packbits(present).tobytes()

@@ -65,8 +65,9 @@ class BytesCounter:
         while done < rows:
             room = capacity(len(self._slots)) - self._size
             state = (self._size, self._used, self._bytes)
-            done, *state = count(self._slots, self._records, room, state, *column, weights, done)
-            self._size, self._used, self._bytes = state
+            done, self._size, self._used, self._bytes = count(
+                self._slots, self._records, room, state, *column, weights, done
+            )
             if done < rows:
                 block = column.offsets[done : done + BLOCK + 1]
                 self._grow(_most_words(BLOCK, int(block[-1] - block[0])))
@@ -172,7 +173,7 @@ def place(slots: Unsigned, records: Integers, size: int) -> None:
 
 @kernel
 def lay_out(records: Integers, offsets: Integers, data: Bytes, counts: Integers) -> None:
-    """Write the keys end to end into ``data``, where they end into ``offsets`` (N + 1,), their counts into ``counts``."""
+    """Write the keys end to end into ``data``, where each begins into ``offsets`` (N + 1,), and their counts."""
     taken, word = records.view(np.uint8), 0
     for number in range(len(counts)):
         counts[number], length = records[word], records[word + 1]

@@ -41,16 +41,18 @@ class BytesIndex:
 
     def __init__(self, column: BytesColumn, *, first: int, unknown: int, missing: int) -> None:
         self._slots = np.zeros(table_size(column.rows), np.uint64)
-        self._stored, self._codes = (column.offsets, column.data), (first, unknown, missing)
+        self._offsets, self._data, self._codes = column.offsets, column.data, (first, unknown, missing)
         self.repeated = place(self._slots, *column)
 
     def find(self, column: BytesColumn, out: Integers) -> None:
         """Write the index of each key into ``out`` int64 (N,)."""
-        find(self._slots, *self._stored, *column, *self._codes, out)
+        offsets, data, validity, bit_offset = column
+        table = (self._slots, self._offsets, self._data)
+        find(*table, offsets, data, validity, bit_offset, self._codes, out)
 
     def find_one(self, key: bytes) -> int:
         """Index of one key."""
-        return find_one(self._slots, *self._stored, key, *self._codes[:2])
+        return find_one(self._slots, self._offsets, self._data, key, self._codes)
 
 
 @kernel
@@ -81,12 +83,11 @@ def find(
     data: Bytes,
     validity: Bytes,
     bit_offset: int,
-    first: int,
-    unknown: int,
-    missing: int,
+    codes: tuple[int, int, int],
     out: Integers,
 ) -> None:
-    """Write for each key: ``first`` + row that `place` met it in, or ``unknown``, or ``missing``."""
+    """Write for each key: first + row that `place` met it in, or unknown, or missing; ``codes`` are these three."""
+    first, unknown, missing = codes
     hashes, starts = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     at, rows = places(slots, stored_offsets, stored_data, offsets, data), len(offsets) - 1
     ahead = at.mask >= IN_CACHE
@@ -104,14 +105,14 @@ def find(
 
 @kernel
 def find_one(
-    slots: Unsigned, stored_offsets: Integers, stored_data: Bytes, key: bytes, first: int, unknown: int
+    slots: Unsigned, stored_offsets: Integers, stored_data: Bytes, key: bytes, codes: tuple[int, int, int]
 ) -> int:
-    """Give ``first`` + row that `place` met a key in, or ``unknown``."""
+    """Find the index of one key."""
     offsets = np.array([0, len(key)])
     at = places(slots, stored_offsets, stored_data, offsets, np.frombuffer(key, np.uint8))
     hashed = hash_row(at, 0)
     number = np.int64(slots[search(at, hashed & at.mask, hashed, 0)] & NUMBER) - 1
-    return first + number if number >= 0 else unknown
+    return int(codes[0] + number) if number >= 0 else codes[1]
 
 
 def find_reference(

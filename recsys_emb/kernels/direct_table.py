@@ -88,4 +88,4 @@ def find(
 @kernel
 def find_one(indices: Entries, low: int, key: int) -> int:
     """Give the entry at a key's place."""
-    return np.int64(indices[min(np.uint64(np.int64(key) - low), np.uint64(len(indices) - 1))])
+    return int(indices[min(np.uint64(np.int64(key) - low), np.uint64(len(indices) - 1))])

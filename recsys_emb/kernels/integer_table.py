@@ -16,7 +16,6 @@ from recsys_emb.kernels.memory import (
     ALL_VALID,
     Bytes,
     Integers,
-    frozen,
     home_of_integer,
     is_valid,
     mark_missing,
@@ -71,7 +70,7 @@ def table_size(keys: int) -> int:
 
 
 def capacity(slots: int) -> int:
-    """Keys that a table of so many slots may hold before it must grow; the inverse of `table_size`."""
+    """Keys that a growing table of so many slots may hold: a quarter of them (half, if they are many)."""
     return slots // (4 if slots <= 4 * _ROOMY else 2)
 
 
@@ -112,14 +111,15 @@ def _search(slots: Integers, key: np.int64, shift: np.uint64, mask: np.uint64) -
     slot = home_of_integer(key, shift)
     while slots[slot, 0] != key and slots[slot, 1] != 0:
         slot = (slot + _STEP) & mask
-    return slots[slot, 1]
+    mark: np.int64 = slots[slot, 1]
+    return mark
 
 
 @kernel
 def find_one(slots: Integers, key: int, unknown: int) -> int:
     """Give the mark that `place` left for a key, or ``unknown``."""
     mark = _search(slots, np.int64(key), shift_of(slots), np.uint64(len(slots) - 1))
-    return mark if mark != 0 else unknown
+    return int(mark) if mark != 0 else unknown
 
 
 @kernel

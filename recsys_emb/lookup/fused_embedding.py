@@ -19,7 +19,7 @@ from recsys_emb.lookup.growth import Optimizers
 from recsys_emb.lookup.new_rows import ByFeature, DrawnRows
 from recsys_emb.lookup.pooling import filled_lists, pool, pooled_weights
 from recsys_emb.lookup.row_rules import RowRule
-from recsys_emb.lookup.row_stack import RowStack, Vectors
+from recsys_emb.lookup.row_stack import RowStack
 from recsys_emb.lookup.tables import FeatureTable, TableSizes
 from recsys_emb.lookup.widths import Width
 from recsys_emb.schema.columns import MultiCategorical
@@ -56,6 +56,7 @@ class FusedEmbedding(FeatureEmbedding):
       table; a second backward through a table since it was looked up is refused. There is no gradient to clip, to
       accumulate, to scale, to average over processes or to differentiate again: for these use `FeatureEmbedding` with
       `RowWiseAdagrad` or `LazyAdam`, which does the same arithmetic in separate steps.
+    - To export a model, load its state dict into a `FeatureEmbedding`.
     - Tables are not among ``parameters()``, so that no optimizer can move them a second time. What is not of kind
       `Lookup` (numbers, one-hot, hashed, quotient–remainder) is there, and needs an optimizer.
     - ``eval()``, ``torch.no_grad()`` and ``requires_grad_(False)`` of this module or of one of its tables read without
@@ -141,10 +142,12 @@ class FusedEmbedding(FeatureEmbedding):
                     f"FusedEmbedding.concatenated: expected one vector per row, got pooling='none' of {name!r}. "
                     "Pool it by 'mean', 'sum', 'sqrtn' or 'max'."
                 )
-        if several or len(self._fused) < len(self.names) or len({one.learns for one in self._fused.values()}) > 1:
+        learning = {table.learns for table in self._fused.values()}
+        if several or len(self._fused) < len(self.names) or len(learning) != 1:
             return torch.cat(list(self(batch).values()), 1)
-        columns = [self._column(name, batch, table) for name, table in self._fused.items()]
-        return cast("Tensor", self._read(columns, together=True)).flatten(1)
+        indices = [_indices(self._column(name, batch, table)) for name, table in self._fused.items()]
+        places, learn = [table.place for table in self._fused.values()], self.training and True in learning
+        return cast("Tensor", looked_up(self.stack, places, indices, learn=learn, together=True)).flatten(1)
 
     def replace(self, name: str, table: FeatureTable) -> None:
         """Let the feature called ``name`` read ``table``, which learns by an optimizer if at all."""
@@ -193,16 +196,22 @@ class FusedEmbedding(FeatureEmbedding):
         pooling = cast("MultiCategorical", feature).pooling
         return pooled_weights(column, pooling) if pooling == "none" else filled_lists(column, pooling)
 
-    def _read(self, columns: Sequence[Tensor | Jagged], *, together: bool = False) -> Vectors:
-        """Read the fused tables, all at once unless some are frozen."""
+    def _read(self, columns: Sequence[Tensor | Jagged]) -> list[Tensor]:
+        """Read the fused tables: all that learn at once, and all that are frozen."""
         tables = list(self._fused.values())
-        indices = [column.values if isinstance(column, Jagged) else column for column in columns]
-        learning = {table.learns for table in tables}
-        if len(learning) != 1:
-            return [table.rows(column) for table, column in zip(tables, indices, strict=True)]
-        learn = self.training and True in learning
-        return looked_up(self.stack, [table.place for table in tables], indices, learn=learn, together=together)
+        found: dict[int, Tensor] = {}
+        for learns in (True, False):
+            chosen = [k for k, table in enumerate(tables) if table.learns is learns]
+            if chosen:
+                places, indices = [tables[k].place for k in chosen], [_indices(columns[k]) for k in chosen]
+                learn = learns and self.training
+                found |= dict(zip(chosen, looked_up(self.stack, places, indices, learn=learn), strict=True))
+        return [found[k] for k in range(len(tables))]
 
     def _fused_tables(self) -> dict[str, FusedTable]:
         """Give the tables that are read together, by feature."""
         return {name: table for name in self.names if isinstance(table := self.lookup(name), FusedTable)}
+
+
+def _indices(column: Tensor | Jagged) -> Tensor:
+    return (column.values if isinstance(column, Jagged) else column).long()

@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor, distributed
+from torch._compile import _disable_dynamo
 
 from recsys_emb.errors import FitError
 from recsys_emb.lookup.row_stack import RowStack, Vectors
@@ -16,7 +17,7 @@ _ORDINARY = "use FeatureEmbedding with RowWiseAdagrad or LazyAdam"
 P = ParamSpec("P")
 R = TypeVar("R")
 # Compiled graphs step out for a moment: what backward does to tables is no function of tensors.
-_outside_graphs = cast("Callable[[Callable[P, R]], Callable[P, R]]", torch.compiler.disable)
+_outside_graphs = cast("Callable[[Callable[P, R]], Callable[P, R]]", _disable_dynamo)
 
 
 @_outside_graphs

@@ -107,6 +107,7 @@ class HashedEmbedding(IndexLookup):
         optimizer: Optimizers = None,
     ) -> None:
         """Take more indices; the table stays as it is, and new indices share its rows."""
+        del generator, optimizer  # nothing is drawn, and no state grows
         self._fresh_rows(num_embeddings)
         self.num_embeddings = num_embeddings
 

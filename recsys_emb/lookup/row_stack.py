@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import PADDING_INDEX
 from recsys_emb.encoding.crew import crew
+from recsys_emb.errors import DataError
 from recsys_emb.lookup.huge_pages import ask_for_huge_pages
 from recsys_emb.lookup.plain_rows import move_rows, named_rows, read_rows
 from recsys_emb.lookup.row_rules import RowRule, Settings
@@ -216,6 +217,12 @@ def _matrix(like: Tensor, shape: tuple[int, ...], start: float | None) -> Tensor
 
 def _lookups(places: Sequence[int], columns: Sequence[Tensor], vectors: Vectors) -> Integers:
     """Say where indices and vectors are, int64 ``(S, 6)``, tables one after another and otherwise in order."""
+    elsewhere = [column.device for column in columns if not column.is_cpu]
+    if elsewhere:
+        raise DataError(
+            f"FusedEmbedding: expected indices on the CPU, where its tables are, got {elsewhere[0]}. "
+            "Move the batch or the module with to(device)."
+        )
     if isinstance(vectors, Tensor):
         start, step, between = vectors.data_ptr(), _FLOAT * vectors.stride(0), _FLOAT * vectors.stride(1)
         spots = [(start + f * between, step) for f in range(len(columns))]

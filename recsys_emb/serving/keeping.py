@@ -6,6 +6,7 @@ from recsys_emb.artifact.contents import Artifact
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.learning import Plan
 from recsys_emb.serving.memory import Memory
+from recsys_emb.serving.scoring import trust
 from recsys_emb.serving.settings import (
     read_history,
     read_label,
@@ -38,6 +39,7 @@ def unpack(saved: Artifact) -> tuple[Plan, Fitted]:
         When the settings are not those of a recommender.
     """
     saved.model.eval()
+    trust(saved.model)
     said, memory = saved.settings, Memory(saved.users, saved.items, saved.seen)
     objective, label, history = read_objective(said), read_label(said), read_history(said)
     lineage, strength = read_lineage(said, saved.encoder), read_strength(said, objective)

@@ -1,17 +1,14 @@
-"""Tables of byte strings count and find what a Python dict does."""
+"""Tables of byte strings find what a Python dict does."""
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_emb.kernels import bytes_table
 from recsys_emb.kernels.bytes_search import BytesColumn
-from recsys_emb.kernels.bytes_table import BytesCounter, BytesIndex
+from recsys_emb.kernels.bytes_table import BytesIndex
 from recsys_emb.kernels.memory import frozen
 
 CODES = {"first": 5, "unknown": 2, "missing": 1}
@@ -28,26 +25,10 @@ def column(keys: list[bytes | None], bit_offset: int = 0) -> BytesColumn:
     return laid_out._replace(validity=frozen(validity), bit_offset=bit_offset)
 
 
-def keys_of(laid_out: BytesColumn) -> list[bytes]:
-    ends, data = laid_out.offsets.tolist(), laid_out.data.tobytes()
-    return [data[start:end] for start, end in itertools.pairwise(ends)]
-
-
 def found_by(index: BytesIndex, keys: list[bytes | None], bit_offset: int = 0) -> list[int]:
     out = np.full(len(keys), -1)
     index.find(column(keys, bit_offset), out)
     return out.tolist()
-
-
-@settings(max_examples=80, deadline=None)
-@given(batches=st.lists(rows, max_size=3), bit_offset=st.integers(0, 9))
-def test_counting_agrees_with_the_twin(batches: list[list[bytes | None]], bit_offset: int) -> None:
-    counter = BytesCounter()
-    for batch in batches:
-        counter.add(column(batch, bit_offset))
-    flat = [key for batch in batches for key in batch]
-    counted = dict(zip(keys_of(counter.column), counter.counts.tolist(), strict=True))
-    assert counted == bytes_table.count_reference(flat, [1] * len(flat))
 
 
 @settings(max_examples=80, deadline=None)
@@ -56,39 +37,13 @@ def test_finding_agrees_with_the_twin(stored: list[bytes], extra: list[bytes | N
     keys = [*stored, *extra]
     index = BytesIndex(column(stored), **CODES)
     assert index.repeated == 0
-    assert found_by(index, keys, bit_offset) == bytes_table.find_reference(stored, keys, **CODES)
+    expected = bytes_table.find_reference(stored, keys, **CODES)
+    assert found_by(index, keys, bit_offset) == expected
+    assert [CODES["missing"] if key is None else index.find_one(key) for key in keys] == expected
 
 
-@pytest.mark.parametrize("distinct", [1, 255, 256, 257, 511, 512, 513, 5000])
-def test_a_counter_grows_through_every_size(distinct: int) -> None:
-    keys = [f"key number {number}".encode() for number in range(distinct)]
-    counter = BytesCounter()
-    for _ in range(2):
-        counter.add(column(keys))
-    assert len(counter) == distinct
-    assert keys_of(counter.column) == keys
-    assert counter.counts.tolist() == [2] * distinct
-
-
-def test_a_key_longer_than_the_whole_buffer_is_kept() -> None:
-    counter = BytesCounter()
-    counter.add(column([b"a", b"x" * 100_000, b"a"]))
-    assert [len(key) for key in keys_of(counter.column)] == [1, 100_000]
-    assert counter.counts.tolist() == [2, 1]
-
-
-def test_weights_count_a_row_as_often_as_they_say() -> None:
-    counter = BytesCounter()
-    counter.add(column([b"b", None, b"a", b"b"]), np.array([10, 100, 1, 3]))
-    assert keys_of(counter.column) == [b"b", b"a"]
-    assert counter.counts.tolist() == [13, 1]
-
-
-def test_a_large_table_that_asks_ahead_counts_and_finds_the_same() -> None:
+def test_a_large_table_that_asks_ahead_finds_the_same() -> None:
     keys = [f"{number * 7919 % 100_003:x}".encode() for number in range(100_000)]
-    counter = BytesCounter()
-    counter.add(column(keys))
-    assert keys_of(counter.column) == keys
     index = BytesIndex(column(keys), **CODES)
     found = found_by(index, [*keys[::-3], b"", None, b"unseen"])
     assert found == [*(np.arange(100_000)[::-3] + 5).tolist(), 2, 1, 2]

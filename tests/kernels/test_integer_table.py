@@ -1,4 +1,4 @@
-"""Tables of integers count and find what a Python dict does."""
+"""Tables of integers find what a Python dict does."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from recsys_emb.kernels import direct_table, integer_table
 from recsys_emb.kernels.direct_table import DirectIndex
-from recsys_emb.kernels.integer_table import IntegerColumn, IntegerCounter, IntegerIndex
+from recsys_emb.kernels.integer_table import IntegerColumn, IntegerIndex
 from recsys_emb.kernels.memory import frozen
 
 CODES = {"first": 5, "unknown": 2, "missing": 1}
 
 int64s = st.integers(-(2**63), 2**63 - 1)
 close = st.integers(-9, 40)
-rows_of = {"anywhere": st.lists(st.none() | int64s, max_size=60), "close": st.lists(st.none() | close, max_size=60)}
 
 
 def column(keys: list[int | None], bit_offset: int = 0) -> IntegerColumn:
@@ -32,28 +31,15 @@ def found_by(index: IntegerIndex | DirectIndex, keys: list[int | None], bit_offs
     return out.tolist()
 
 
-@pytest.mark.parametrize("rows", rows_of.values(), ids=rows_of)
-def test_counting_agrees_with_the_twin(rows: st.SearchStrategy[list[int | None]]) -> None:
-    @settings(max_examples=60, deadline=None)
-    @given(batches=st.lists(rows, max_size=3), bit_offset=st.integers(0, 9))
-    def check(batches: list[list[int | None]], bit_offset: int) -> None:
-        counter = IntegerCounter()
-        for batch in batches:
-            counter.add(column(batch, bit_offset))
-        flat = [key for batch in batches for key in batch]
-        counted = dict(zip(counter.column.keys.tolist(), counter.counts.tolist(), strict=True))
-        assert counted == integer_table.count_reference(flat, [1] * len(flat))
-
-    check()
-
-
 @settings(max_examples=60, deadline=None)
 @given(stored=st.lists(int64s, unique=True, max_size=60), extra=st.lists(st.none() | int64s, max_size=60))
 def test_finding_agrees_with_the_twin(stored: list[int], extra: list[int | None]) -> None:
     keys = [*stored, *extra]
     index = IntegerIndex(column(stored), **CODES)
     assert index.repeated == 0
-    assert found_by(index, keys) == integer_table.find_reference(stored, keys, **CODES)
+    expected = integer_table.find_reference(stored, keys, **CODES)
+    assert found_by(index, keys) == expected
+    assert [CODES["missing"] if key is None else index.find_one(key) for key in keys] == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,25 +52,9 @@ def test_finding_by_address_agrees_with_the_twin(stored: list[int], extra: list[
     keys = [*stored, *extra]
     index = DirectIndex(column(stored), low=min(stored), high=max(stored), **CODES)
     assert index.repeated == 0
-    assert found_by(index, keys, bit_offset) == integer_table.find_reference(stored, keys, **CODES)
-
-
-@pytest.mark.parametrize("distinct", [1, 255, 256, 257, 511, 512, 513, 5000])
-def test_a_counter_grows_through_every_size(distinct: int) -> None:
-    keys = np.arange(distinct) * 2**40 - 2**50
-    counter = IntegerCounter()
-    for _ in range(2):
-        counter.add(IntegerColumn(frozen(keys)))
-    assert len(counter) == distinct
-    assert counter.column.keys.tolist() == keys.tolist()
-    assert counter.counts.tolist() == [2] * distinct
-
-
-def test_weights_count_a_row_as_often_as_they_say() -> None:
-    counter = IntegerCounter()
-    counter.add(column([7, None, 5, 7]), np.array([10, 100, 1, 3]))
-    assert counter.column.keys.tolist() == [7, 5]
-    assert counter.counts.tolist() == [13, 1]
+    expected = integer_table.find_reference(stored, keys, **CODES)
+    assert found_by(index, keys, bit_offset) == expected
+    assert [CODES["missing"] if key is None else index.find_one(key) for key in keys] == expected
 
 
 def test_a_large_table_that_asks_ahead_finds_the_same() -> None:
@@ -140,6 +110,20 @@ def test_an_array_suits_keys_that_lie_close_together(low: int, high: int, keys: 
     assert direct_table.DirectIndex.suits(low, high, keys=keys, first=3) is suits
 
 
+@pytest.mark.parametrize("rows", [0, 1, 255, 256, 257, 1000])
+def test_blocks_of_any_size_are_found_whole(rows: int) -> None:
+    stored = np.arange(300) * 2**40
+    probes = np.arange(rows) % 400 * 2**40
+    out = np.empty(rows, np.int64)
+    IntegerIndex(IntegerColumn(frozen(stored)), **CODES).find(IntegerColumn(frozen(probes)), out)
+    assert out.tolist() == [5 + row % 400 if row % 400 < 300 else 2 for row in range(rows)]
+
+
 @pytest.mark.parametrize(("keys", "size"), [(0, 4), (1, 4), (2, 8), (512, 2048), (2**20, 2**22), (2**20 + 1, 2**22)])
 def test_tables_leave_room(keys: int, size: int) -> None:
     assert integer_table.table_size(keys) == size
+
+
+@pytest.mark.parametrize(("slots", "keys"), [(2048, 512), (2**22, 2**20), (2**23, 2**22)])
+def test_a_growing_table_is_a_quarter_full_and_a_large_one_half(slots: int, keys: int) -> None:
+    assert integer_table.capacity(slots) == keys

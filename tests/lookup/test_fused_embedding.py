@@ -136,6 +136,13 @@ def test_an_index_outside_its_table_is_refused_before_anything_is_read():
     )
 
 
+def test_indices_of_any_integer_type_are_read(compiled):
+    embed, batch = fused(PLAIN, SGDUpdate(lr=1), compiled=compiled), batch_of(PLAIN, 9, seed=0)
+    narrow = Batch({name: batch.indices(name).to(torch.int32) for name in embed.names})
+    assert torch.equal(embed.concatenated(narrow), embed.concatenated(batch))
+    assert torch.equal(embed(narrow)["item"], embed(batch)["item"])
+
+
 # --- learning ----------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +271,13 @@ def test_frozen_tables_are_read_without_learning(freeze, compiled):
     assert same["tables.1.weight"] == (freeze != "table")
 
 
+def test_a_shared_table_that_learns_beside_a_frozen_one_is_one_lookup(compiled):
+    embed, batch = fused(LISTS, SGDUpdate(lr=0.1), compiled=compiled), batch_of(LISTS, 9, seed=0)
+    embed.lookup("user").requires_grad_(False)
+    loss_of(embed(batch), 0).backward()
+    assert embed.stack.steps == [0, 1, 1, 1]
+
+
 def test_a_feature_that_the_loss_does_not_reach_stays(compiled):
     embed, batch = fused(PLAIN, LazyAdamUpdate(lr=0.1), compiled=compiled), batch_of(PLAIN, 9, seed=0)
     before = state_of(embed)
@@ -376,6 +390,8 @@ def test_no_memory_of_the_size_of_a_table_is_allocated_in_a_step():
         assert Largest.size <= 9 * 3 * 4
 
 
+# torch's tracer says this of what stands behind any break of a graph.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 def test_compiled_graphs_step_out_for_lookups_and_learn_the_same():
     embeds = [fused(PLAIN, RowWiseAdagradUpdate(lr=0.1)) for _ in range(2)]
     graph = torch.compile(lambda batch: embeds[0].concatenated(batch).square().sum(), backend="eager")

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from recsys_emb.encoding.batch import Batch
-from recsys_emb.errors import FitError, SchemaError
+from recsys_emb.errors import DataError, FitError, SchemaError
 from recsys_emb.lookup.fused_embedding import FusedEmbedding
 from recsys_emb.lookup.row_rules import AdagradUpdate, LazyAdamUpdate, RowWiseAdagradUpdate, SGDUpdate
 from recsys_emb.schema.columns import Categorical
@@ -115,6 +115,16 @@ def test_an_optimizer_finds_no_table_to_move():
     assert [name for name, _ in model.named_parameters()] == ["head.weight", "head.bias"]
     with pytest.raises(ValueError, match="optimizer got an empty parameter list"):
         torch.optim.Adam(model.embed.parameters())
+
+
+def test_indices_on_another_device_than_the_tables():
+    columns = {name: torch.zeros(2, dtype=torch.int64, device="meta") for name in ("user", "item")}
+    with pytest.raises(DataError) as caught:
+        embedding()(Batch(columns, limits={"user": 9, "item": 9}))
+    assert str(caught.value) == (
+        "FusedEmbedding: expected indices on the CPU, where its tables are, got meta. Move the batch or the module "
+        "with to(device)."
+    )
 
 
 def test_a_whole_table_where_gradients_are_recorded():

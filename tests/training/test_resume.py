@@ -186,7 +186,7 @@ def test_a_solver_that_cannot_say_where_it_is_is_refused() -> None:
     class Simple(SequentialSGD):
         def start(self, model, batch, objective, *, seed, past=None):
             started = super().start(model, batch, objective, seed=seed)
-            return type("SimpleRun", (), {"learning_rate": 0.1, "epoch": lambda self: started.epoch()})()
+            return type("SimpleRun", (), {"learning_rate": 0.1, "epoch": lambda _: started.epoch()})()
 
     with pytest.raises(FitError) as caught:
         run(Simple(), SquaredError(), Memory(set()), epochs=1)
