@@ -17,28 +17,34 @@ One epoch in batches of 8,192 is timed, one thread and no workers.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import harness
 import logs
 import numpy as np
-import pandas as pd
 import torch
 from encode import SCHEMA as FEATURES
 from harness import Bench, Entry
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
+from load_peers import (
+    BATCH,
+    SINGLE,
+    ByHand,
+    Epoch,
+    HuggingFace,
+    HuggingFaceText,
+    NumpyRows,
+    PandasRows,
+    PandasText,
+    in_batches,
+    row_by_row,
+)
 
-from recsys_emb.encoding.batch import Batch, Jagged
+from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.loader import BatchLoader
 from recsys_emb.schema import Schema
 
-BATCH = 8192
 SCHEMA = Schema(
     user=FEATURES.user,
     item=FEATURES.item,
@@ -46,8 +52,6 @@ SCHEMA = Schema(
     context_features=FEATURES.context_features,
     label="label",
 )
-SINGLE = logs.COLUMNS[:-1]
-Epoch = Callable[[], Iterable[Any]]
 
 
 def drain(epoch: Epoch) -> None:
@@ -68,97 +72,6 @@ class Ours:
         """Begin the next epoch."""
         self.loader.set_epoch(self.loader.epoch + 1)
         return self.loader
-
-
-class ByHand:
-    """`randperm` and `index_select`."""
-
-    def __init__(self, columns: list[torch.Tensor], lists: Jagged | None = None) -> None:
-        self.columns, self.lists = columns, lists
-        self.generator = torch.Generator().manual_seed(0)
-
-    def __call__(self) -> Iterator[list[Any]]:
-        """Begin the next epoch."""
-        for rows in torch.randperm(len(self.columns[0]), generator=self.generator).split(BATCH):
-            picked: list[Any] = [column.index_select(0, rows) for column in self.columns]
-            yield picked if self.lists is None else [*picked, *_pick_lists(self.lists, rows)]
-
-
-def _pick_lists(lists: Jagged, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pick ragged rows without a loop, as one would by hand."""
-    starts, ends = lists.offsets[rows], lists.offsets[rows + 1]
-    lengths = ends - starts
-    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    places = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
-    return lists.values[places], offsets
-
-
-class NumpyRows(Dataset[Any]):
-    """One row at a time, from numpy arrays."""
-
-    def __init__(self, columns: list[torch.Tensor]) -> None:
-        self.columns = [column.numpy() for column in columns]
-
-    def __len__(self) -> int:
-        """Count the rows."""
-        return len(self.columns[0])
-
-    def __getitem__(self, row: int) -> Any:
-        """Give a row."""
-        return tuple(column[row] for column in self.columns)
-
-
-class PandasRows(Dataset[Any]):
-    """One row at a time, from a data frame."""
-
-    def __init__(self, columns: list[torch.Tensor]) -> None:
-        self.frame = _frame(columns)
-
-    def __len__(self) -> int:
-        """Count the rows."""
-        return len(self.frame)
-
-    def __getitem__(self, row: int) -> Any:
-        """Give a row."""
-        return torch.tensor(self.frame.iloc[row].to_numpy())
-
-
-class HuggingFace:
-    """`Dataset.shuffle` and `iter` of Hugging Face datasets, as tensors."""
-
-    def __init__(self, columns: list[torch.Tensor]) -> None:
-        made = _quiet_datasets().Dataset.from_pandas(_frame(columns), preserve_index=False)
-        self.rows, self.seed = made.with_format("torch"), 0
-
-    def __call__(self) -> Iterable[Any]:
-        """Begin the next epoch."""
-        self.seed += 1
-        return self.rows.shuffle(seed=self.seed, keep_in_memory=True).iter(BATCH)
-
-
-def _quiet_datasets() -> ModuleType:
-    os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
-    datasets = harness.needs("datasets")
-    datasets.disable_progress_bars()
-    return datasets
-
-
-def _frame(columns: list[torch.Tensor]) -> pd.DataFrame:
-    return pd.DataFrame({f"c{number}": column.numpy() for number, column in enumerate(columns)})
-
-
-def in_batches(columns: list[torch.Tensor]) -> Epoch:
-    """`DataLoader` that is asked for whole batches."""
-    rows = TensorDataset(*columns)
-    generator = torch.Generator().manual_seed(0)
-    sampler = BatchSampler(RandomSampler(rows, generator=generator), BATCH, drop_last=False)
-    loader = DataLoader(rows, sampler=sampler, batch_size=None)
-    return lambda: loader
-
-
-def row_by_row(rows: Dataset[Any]) -> Epoch:
-    loader = DataLoader(rows, batch_size=BATCH, shuffle=True, generator=torch.Generator().manual_seed(0))
-    return lambda: loader
 
 
 def on_encoded(bench: Bench) -> None:
@@ -217,41 +130,6 @@ def on_growth(bench: Bench, encoder: FeatureEncoder, rows: Batch) -> None:
 
 
 # --- epochs from text --------------------------------------------------------------------------------------------
-
-
-class PandasText:
-    """Read the file, then look up batch by batch in an `Index` that is kept."""
-
-    def __init__(self, encoder: FeatureEncoder, path: Path) -> None:
-        self.path = path
-        self.known = {name: pd.Index(encoder.vocabularies[name].values.to_pandas()) for name in logs.COLUMNS}
-
-    def __call__(self) -> Iterator[list[torch.Tensor]]:
-        """Begin an epoch."""
-        frame = pd.read_parquet(self.path, columns=[*logs.COLUMNS, "label"], use_threads=False)
-        for first in range(0, len(frame), BATCH):
-            batch = frame.iloc[first : first + BATCH]
-            columns = [batch[name] for name in SINGLE]
-            tags = batch["tags"].explode().dropna()
-            codes = [self.known[one.name].get_indexer(one) for one in (*columns, tags)]
-            yield [*map(torch.from_numpy, codes), torch.from_numpy(batch["label"].to_numpy(np.float32))]
-
-
-class HuggingFaceText:
-    """Iterate over batches of Python lists, and look up in a dict."""
-
-    def __init__(self, encoder: FeatureEncoder, path: Path) -> None:
-        made = _quiet_datasets().Dataset.from_parquet(str(path), cache_dir=str(harness.OUT / "data"))
-        self.rows = made.select_columns([*logs.COLUMNS, "label"])
-        values = {name: vocabulary.values.to_pylist() for name, vocabulary in encoder.vocabularies.items()}
-        self.known = {name: {value: code for code, value in enumerate(own)} for name, own in values.items()}
-
-    def __call__(self) -> Iterator[list[torch.Tensor]]:
-        """Begin an epoch."""
-        for batch in self.rows.iter(BATCH):
-            batch["tags"] = [tag for tags in batch["tags"] if tags for tag in tags]
-            codes = [[self.known[name].get(value, -1) for value in batch[name]] for name in logs.COLUMNS]
-            yield [*map(torch.tensor, codes), torch.tensor(batch["label"], dtype=torch.float32)]
 
 
 def on_text(bench: Bench) -> None:

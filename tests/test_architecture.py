@@ -140,7 +140,8 @@ def test_the_face_lists_exactly_its_public_names() -> None:
     assert len(recsys_emb.__all__) == len(set(recsys_emb.__all__))
 
 
-def test_importing_the_library_does_not_load_the_compiler() -> None:
-    code = "import recsys_emb, sys; print([name for name in ('numba', 'matplotlib', 'polars') if name in sys.modules])"
+def test_importing_the_library_loads_no_compiler_and_no_optional_extra() -> None:
+    heavy = ("numba", "matplotlib", "polars", "torch._dynamo")
+    code = f"import recsys_emb, sys; print([name for name in {heavy} if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from recsys_emb.encoding.batch import Jagged
 from recsys_emb.lookup.base import check_indices
@@ -251,7 +252,7 @@ def _pooled(history: HistoryEmbedding, users: Tensor) -> Tensor:
 
 # How many users and items a batch holds is known from its values alone, which a compiled graph cannot wait for.
 _Pooled: TypeAlias = Callable[[HistoryEmbedding, Tensor], Tensor]
-_pooled_outside_graphs = cast("Callable[[_Pooled], _Pooled]", torch.compiler.disable)(_pooled)
+_pooled_outside_graphs = cast("Callable[[_Pooled], _Pooled]", _disable_dynamo)(_pooled)
 
 
 def _latest(users: Tensor, items: Tensor, num_users: int, max_length: int | None) -> Jagged:
