@@ -68,7 +68,8 @@ def minimise(problem: Problem) -> Tensor:
         step = torch.linalg.lstsq(here.hessian, -here.gradient.unsqueeze(1), driver="gelsd").solution[:, 0]
         slope = float(here.gradient @ step)
         if -slope <= _TOLERANCE * max(1.0, abs(float(here.value))):
-            return theta + step  # so near the end, a whole step squares the error that is left
+            theta = theta + step  # so near the end, a whole step squares the error that is left
+            break
         for _ in range(_HALVINGS):
             there = problem.at(theta + step)
             if float(there.value) <= float(here.value) + 1e-4 * slope:
