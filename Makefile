@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 MOVIELENS := data/movielens_100k/ratings.parquet
 
+# The matrices here are small: a second thread in them waits more than it works. Set it to use more.
+export OMP_NUM_THREADS ?= 1
+
 .DEFAULT_GOAL := help
 .PHONY: demo test check bench docs clean help
 
