@@ -100,16 +100,16 @@ class MultiCategoricalCodec:
 
     def encode_all(self, stream: Iterable[Rows], num_rows: int) -> Jagged:
         """As `encode`, for a stream of rows."""
-        values, weights = Growing(np.int64), Growing(np.float32)
+        values, weights = Growing(np.int64, num_rows), Growing(np.float32, num_rows)
         offsets = np.zeros(num_rows + 1, np.int64)
         for first, last, rows in numbered(stream, num_rows):
             lists = read_key_lists(self.feature, rows)
             kept = lists.cut(self.feature.max_length, self.feature.keep)
-            out = values.extend(len(kept.values), rows=last, of=num_rows)
+            out = values.extend(len(kept.values), rows=last)
             self.vocabulary.encode_into(kept.values, out, where=rows.where(self.feature.name))
             np.add(kept.offsets[1:], offsets[first], out=offsets[first + 1 : last + 1])
             if self.feature.weights is not None:
-                weights.extend(len(out), rows=last, of=num_rows)[:] = self._weights(lists, rows)
+                weights.extend(len(out), rows=last)[:] = self._weights(lists, rows)
         weighted = None if self.feature.weights is None else torch.from_numpy(weights.array)
         return Jagged(torch.from_numpy(values.array), torch.from_numpy(offsets), weighted)
 

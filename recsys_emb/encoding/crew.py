@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -38,14 +39,37 @@ class Crew:
 
     def ahead(self, stream: Iterable[T]) -> Iterator[T]:
         """Iterate while the next item is being made."""
-        if self._pool is None:
-            yield from stream
-            return
-        wrapped = ([item] for item in stream)
-        coming: Future[list[T]] = self._pool.submit(next, wrapped, [])
-        while item := coming.result():
-            coming = self._pool.submit(next, wrapped, [])
+        return iter(stream) if self._pool is None else _ahead(self._pool, stream, 1)
+
+
+ALONE = Crew(None)
+
+
+def ahead(stream: Iterable[T], depth: int) -> Iterator[T]:
+    """Iterate while the next ``depth`` items are being made on a thread of their own; with 0, without one.
+
+    >>> list(ahead([1, 2, 3], 2))
+    [1, 2, 3]
+    """
+    if not depth:
+        yield from stream
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as pool:
+        yield from _ahead(pool, stream, depth)
+
+
+def _ahead(pool: ThreadPoolExecutor, stream: Iterable[T], depth: int) -> Iterator[T]:
+    """Only one thread at a time may ask an iterator, so the pool has one, or ``depth`` is 1."""
+    wrapped = ([item] for item in stream)
+    nothing: list[T] = []
+    coming = deque(pool.submit(next, wrapped, nothing) for _ in range(depth))
+    try:
+        while item := coming.popleft().result():
+            coming.append(pool.submit(next, wrapped, nothing))
             yield from item
+    finally:
+        for one in coming:
+            one.cancel()
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -125,10 +123,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         learning = Learning(self.schema, previous)
         opened = open_source(source, folder_types(self.schema))
         with crew(opened.num_rows) as hands:
-            learning.learn(opened, hands)
+            state = learning.learn(opened, hands)
         if not learning.num_rows and previous is None:
             raise EmptySourceError("FeatureEncoder.fit: expected at least one row, got none. Check the source.")
-        state = learning.state()
         if stay and self.__sklearn_is_fitted__():
             check_indices_stay(self.state_, state)
         self._restore(state)
@@ -244,10 +241,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     @property
     def fingerprint(self) -> str:
         """Hash of the schema and of all that was learned: equal fingerprints encode equally."""
-        state = self.to_state()
-        vocabularies = {name: vocabulary.fingerprint for name, vocabulary in state.vocabularies.items()}
-        content = json.dumps([state.schema.to_json(), vocabularies, state.statistics], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()
+        return self.to_state().fingerprint
 
     def num_embeddings(self, name: str) -> int:
         """Rows that the table of the feature called ``name`` needs.

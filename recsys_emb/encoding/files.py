@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from recsys_emb.encoding.arrow_types import is_list, is_text
-from recsys_emb.encoding.parts import BATCH_ROWS, Part
+from recsys_emb.encoding.parts import BATCH_ROWS, Blocks, Part
 from recsys_emb.errors import DataError
 
 _ENDINGS = (".parquet", ".parq", ".pq")
@@ -66,21 +66,41 @@ class _File:
         """Read the footer. A column inside the file precedes one in a folder name: it has a type of its own."""
         with self._named(), self._open() as file:
             own, footer = file.schema_arrow.names, file.metadata
-            columns = (*own, *(key for key in self._folder_columns() if key not in own))
             sizes = _sizes(file)
-        return Part(self.name, columns, self.read, footer.num_rows, is_file=True, by_column=True, sizes=sizes)
+        groups = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+        return Part(
+            self.name,
+            (*own, *(key for key in self._folder_columns() if key not in own)),
+            self.read,
+            footer.num_rows,
+            is_file=True,
+            by_column=True,
+            sizes=sizes,
+            blocks=Blocks(groups, self.read_block),
+            version=self.version,
+        )
 
-    def read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Stream the columns called ``names``."""
+    def read(self, names: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+        """Stream the columns called ``names``, of all row groups or some."""
         with self._named():
             with self._open() as file:
                 own = [name for name in names if name in file.schema_arrow.names]
-                footer, runs = file.metadata, _runs(file, own)
+                runs = _runs(file, own, range(file.num_row_groups) if groups is None else groups)
+                footer = file.metadata
             for small, together in runs:
                 with self._open(read_dictionary=small, metadata=footer) as file:
-                    for groups in together:
-                        for record in file.iter_batches(BATCH_ROWS, groups, own, use_threads=len(own) > 1):
+                    for some in together:
+                        for record in file.iter_batches(BATCH_ROWS, some, own, use_threads=len(own) > 1):
                             yield self._complete(record, names)
+
+    def read_block(self, names: Sequence[str], number: int) -> Iterator[pa.RecordBatch]:
+        """Stream the columns called ``names`` of a row group."""
+        return self.read(names, [number])
+
+    def version(self) -> tuple[str, int, int]:
+        """Where the file is, its bytes, and the time of its last change in nanoseconds."""
+        info = self.filesystem.get_file_info(self.path)
+        return f"{self.filesystem.type_name}:{self.path}", info.size or 0, info.mtime_ns or 0
 
     def _open(self, **options: Any) -> pq.ParquetFile:
         return pq.ParquetFile(self.path, filesystem=self.filesystem, **options)
@@ -120,7 +140,9 @@ class _File:
 # --- row groups --------------------------------------------------------------------------------------------------
 
 
-def _runs(file: pq.ParquetFile, names: Sequence[str]) -> list[tuple[list[str], list[list[int]]]]:
+def _runs(
+    file: pq.ParquetFile, names: Sequence[str], numbers: Sequence[int]
+) -> list[tuple[list[str], list[list[int]]]]:
     """Columns to read as dictionaries, and the row groups to read so, together or one by one.
 
     Text that is stored as a small dictionary is several times faster to read as one. Arrow cannot join the
@@ -130,11 +152,11 @@ def _runs(file: pq.ParquetFile, names: Sequence[str]) -> list[tuple[list[str], l
     lists = [name for name, kind in kinds.items() if is_list(kind)]
     texts = [name for name, kind in kinds.items() if is_text(kind.value_type if name in lists else kind)]
     apart = [name for name in lists if name in texts or pa.types.is_dictionary(kinds[name].value_type)]
-    groups = [(_small_texts(file.metadata.row_group(one), texts), [one]) for one in range(file.num_row_groups)]
+    groups = [(_small_texts(file.metadata.row_group(number), texts), [number]) for number in numbers]
     runs = []
     for small, run in itertools.groupby(groups, key=operator.itemgetter(0)):
-        numbers = [number for _, number in run]
-        runs.append((small, numbers if apart else [list(itertools.chain(*numbers))]))
+        alike = [group for _, group in run]
+        runs.append((small, alike if apart else [list(itertools.chain(*alike))]))
     return runs
 
 

@@ -64,28 +64,42 @@ def numbered(stream: Iterable[Rows], num_rows: int) -> Iterable[tuple[int, int, 
 class Growing:
     """An array that grows at its end.
 
+    Parameters
+    ----------
+    dtype
+        Of the array.
+    num_rows
+        Rows that it will belong to in the end, if that is known: it then has its final size early.
+
+    Examples
+    --------
     >>> grown = Growing(np.int64)
-    >>> grown.extend(2, rows=1, of=2)[:] = 7, 8
-    >>> grown.extend(1, rows=2, of=2)[:] = 9
+    >>> grown.append([7, 8])
+    >>> grown.extend(1)[:] = 9
     >>> grown.array.tolist()
     [7, 8, 9]
     """
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: npt.DTypeLike, num_rows: int = 0) -> None:
         self._held = np.empty(0, dtype)
-        self._size = 0
+        self._size, self._num_rows = 0, num_rows
 
     @property
     def array(self) -> Array:
         """What was written, a view."""
         return self._held[: self._size]
 
-    def extend(self, count: int, *, rows: int, of: int) -> Array:
-        """Make room for ``count`` more at the end, to write into; then ``rows`` rows are done, ``of`` all."""
+    def append(self, piece: npt.ArrayLike, *, rows: int = 0) -> None:
+        """Write a piece at the end; ``rows`` rows are done then, if that is known."""
+        given = np.asarray(piece, self._held.dtype)
+        self.extend(len(given), rows=rows)[:] = given
+
+    def extend(self, count: int, *, rows: int = 0) -> Array:
+        """Make room for ``count`` more at the end, to write into; ``rows`` rows are done then, if that is known."""
         start, self._size = self._size, self._size + count
         if self._size > len(self._held):
             # Memory that is never written costs nothing, so there is some to spare.
-            likely = self._size * of // max(rows, 1)
+            likely = self._size * self._num_rows // rows if rows else 0
             held = np.empty(max(likely + likely // 10, 3 * self._size // 2), self._held.dtype)
             held[:start] = self._held[:start]
             self._held = held

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 
 from recsys_emb.encoding.keys import to_arrow
 from recsys_emb.encoding.lists import holds_lists, lists_to_arrow
-from recsys_emb.encoding.parts import BATCH_ROWS, Part
+from recsys_emb.encoding.parts import BATCH_ROWS, Blocks, Part
 from recsys_emb.errors import ColumnError, DataError
 
 
@@ -42,11 +42,14 @@ def _not_tabular(source: Any) -> DataError:
 
 def _pandas_part(frame: pd.DataFrame) -> Part:
     names = tuple(name for name in frame.columns if isinstance(name, str))
-    return Part("frame", names, partial(_read_pandas, frame), len(frame), by_column=True)
+    blocks = Blocks.of_slices(len(frame), partial(_read_pandas, frame))
+    return Part("frame", names, partial(_read_pandas, frame), len(frame), by_column=True, blocks=blocks)
 
 
-def _read_pandas(frame: pd.DataFrame, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    yield from _read_columns(frame, names)
+def _read_pandas(
+    frame: pd.DataFrame, names: Sequence[str], first: int = 0, last: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    yield from _read_columns(frame if last is None else frame.iloc[first:last], names)
 
 
 def _mapping_part(source: Mapping[str, Any]) -> Part:
@@ -73,11 +76,16 @@ def _column_to_arrow(values: Any, where: str) -> pa.Array | pa.ChunkedArray:
 
 
 def _table_part(table: pa.Table) -> Part:
-    return Part("table", tuple(table.column_names), partial(_read_table, table), table.num_rows, by_column=True)
+    read = partial(_read_table, table)
+    blocks = Blocks.of_slices(table.num_rows, read)
+    return Part("table", tuple(table.column_names), read, table.num_rows, by_column=True, blocks=blocks)
 
 
-def _read_table(table: pa.Table, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    yield from table.select(list(names)).to_batches(max_chunksize=BATCH_ROWS)
+def _read_table(
+    table: pa.Table, names: Sequence[str], first: int = 0, last: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    rows = table.slice(first, None if last is None else last - first)
+    yield from rows.select(list(names)).to_batches(max_chunksize=BATCH_ROWS)
 
 
 def _record_part(record: pa.RecordBatch) -> Part:
@@ -93,12 +101,20 @@ def _read_dataset(dataset: ds.Dataset, names: Sequence[str]) -> Iterator[pa.Reco
 
 
 def _polars_part(frame: Any) -> Part:
-    # Not through __arrow_c_stream__: to_arrow() needs no copy either, and gives ordinary strings, not string views.
-    return Part("frame", tuple(frame.columns), partial(_read_polars, frame), frame.height, by_column=True)
+    read = partial(_read_polars, frame)
+    blocks = Blocks.of_slices(frame.height, read)
+    return Part("frame", tuple(frame.columns), read, frame.height, by_column=True, blocks=blocks)
 
 
-def _read_polars(frame: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    yield from _read_table(frame.select(list(names)).to_arrow(), names)
+def _read_polars(frame: Any, names: Sequence[str], first: int = 0, last: int | None = None) -> Iterator[pa.RecordBatch]:
+    # Not the frame's own to_arrow(): it shows the addresses of Python objects as their values.
+    rows = frame.slice(first, None if last is None else last - first)
+    columns = {name: rows.get_column(name) for name in names}
+    yield from _read_columns({name: _polars_values(column) for name, column in columns.items()}, names)
+
+
+def _polars_values(column: Any) -> Any:
+    return column.to_list() if str(column.dtype) == "Object" else column
 
 
 def _lazy_part(frame: Any) -> Part:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import json
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,6 +49,13 @@ class EncoderState:
         """Statistics and positions as JSON-able data."""
         numeric = {name: dataclasses.asdict(statistics) for name, statistics in self.numeric.items()}
         return {"numeric": numeric, "positions": {name: list(seen) for name, seen in self.positions.items()}}
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of all of it: equal fingerprints encode equally."""
+        vocabularies = {name: vocabulary.fingerprint for name, vocabulary in self.vocabularies.items()}
+        content = json.dumps([self.schema.to_json(), vocabularies, self.statistics], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @classmethod
     def from_parts(
@@ -92,38 +102,33 @@ class Learning:
         """Columns to read."""
         return [name for learner in self.learners for name in learner.columns]
 
-    def learn(self, source: Source, hands: Crew) -> None:
+    def learn(self, source: Source, hands: Crew) -> EncoderState:
         """Learn from all rows of a source, once through: column by column, or else batch by batch."""
+        learners = self.learners
         if source.by_column:
             source.check(self.columns)
-            num_rows = hands.map(
-                lambda one: _stream(one, source.rows(one.columns)),
-                self.learners,
-                cost=lambda one: source.size(one.columns),
+            streams = hands.map(
+                lambda one: _stream(one, source.rows(one.columns)), learners, cost=lambda one: source.size(one.columns)
             )
-            self.num_rows += max(num_rows)
+            self.num_rows = max(num_rows for num_rows, _ in streams)
+            learned = [one for _, one in streams]
         else:
             for rows in hands.ahead(source.rows(self.columns)):
                 self.num_rows += len(rows)
-                hands.map(operator.methodcaller("observe", rows), self.learners)
-
-    def state(self) -> EncoderState:
-        """Sum up what is known by now."""
-        return EncoderState(
-            self.schema,
-            {learner.name: learner.vocabulary() for learner in self._vocabularies},
-            {learner.name: learner.statistics() for learner in self._numbers},
-            {learner.name: tuple(sorted(learner.seen)) for learner in self._positions},
-        )
+                hands.map(operator.methodcaller("observe", rows), learners)
+            learned = hands.map(operator.methodcaller("finish"), learners)
+        found = {learner.name: one for learner, one in zip(learners, learned, strict=True)}
+        kinds = (self._vocabularies, self._numbers, self._positions)
+        return EncoderState(self.schema, *({one.name: found[one.name] for one in kind} for kind in kinds))
 
 
-def _stream(learner: Learner, stream: Iterable[Rows]) -> int:
-    """Learn from a stream of rows, and count them."""
+def _stream(learner: Learner, stream: Iterable[Rows]) -> tuple[int, Any]:
+    """Count the rows of a stream, and learn from them."""
     num_rows = 0
     for rows in stream:
         learner.observe(rows)
         num_rows += len(rows)
-    return num_rows
+    return num_rows, learner.finish()
 
 
 class Learner(Protocol):
@@ -134,6 +139,9 @@ class Learner(Protocol):
 
     def observe(self, rows: Rows) -> None:
         """Learn from rows."""
+
+    def finish(self) -> Any:
+        """Sum up what is known by now."""
 
 
 class _VocabularyLearner:
@@ -156,7 +164,7 @@ class _VocabularyLearner:
                 keys = read_keys(member, rows)
             self._builder.add(keys, where=rows.where(member.name))
 
-    def vocabulary(self) -> Vocabulary:
+    def finish(self) -> Vocabulary:
         limits: dict[str, Any] = {"min_count": self._owner.min_count, "max_size": self._owner.max_size}
         if self._previous is None:
             return self._builder.build(**limits, unknown=self._owner.unknown)
@@ -170,21 +178,26 @@ class _PositionLearner:
         self.name = feature.name
         self.columns = [feature.name]
         self._feature = feature
-        self.seen: set[int] = set() if previous is None else set(previous.positions[feature.name])
+        self._seen = np.zeros(feature.max_position + 1, bool)
+        if previous is not None:
+            self._seen[list(previous.positions[feature.name])] = True
 
     def observe(self, rows: Rows) -> None:
-        positions = np.unique(read_positions(self._feature, rows))
-        positions = positions[~np.isnan(positions)]
+        numbers = read_positions(self._feature, rows)
+        positions = numbers[~np.isnan(numbers)]
         others = positions[~is_whole(positions)]
         if len(others):
             raise KeyTypeError(
-                f"{rows.where(self.name)}: expected integer positions, got {listed(others.tolist())}. "
+                f"{rows.where(self.name)}: expected integer positions, got {listed(np.unique(others).tolist())}. "
                 "Declare it Numeric, or round it."
             )
         if self._feature.clamp:
             positions = np.minimum(positions, self._feature.max_position)
         has_row = (positions >= 0) & (positions <= self._feature.max_position)
-        self.seen.update(positions[has_row].astype(np.int64).tolist())
+        self._seen[positions[has_row].astype(np.int64)] = True
+
+    def finish(self) -> tuple[int, ...]:
+        return tuple(np.flatnonzero(self._seen).tolist())
 
 
 class _NumericLearner:
@@ -199,5 +212,5 @@ class _NumericLearner:
     def observe(self, rows: Rows) -> None:
         self._moments = self._moments.adding(read_finite(rows, self.name))
 
-    def statistics(self) -> NumericStatistics:
+    def finish(self) -> NumericStatistics:
         return self._settled if self._settled and self._settled.count else self._moments.statistics()

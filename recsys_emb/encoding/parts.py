@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -53,6 +54,27 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """Pieces of a part: how many rows each has, and how to read some of the columns of one, by its number."""
+
+    num_rows: tuple[int, ...]
+    read: Callable[[Sequence[str], int], Iterable[pa.RecordBatch]]
+
+    @classmethod
+    def of_slices(cls, num_rows: int, read: Callable[[Sequence[str], int, int], Iterable[pa.RecordBatch]]) -> Blocks:
+        """Cut rows that are in memory into slices; ``read`` takes the first row of one, and the row after its last."""
+        starts = range(0, num_rows, BATCH_ROWS)
+        sizes = tuple(min(BATCH_ROWS, num_rows - start) for start in starts)
+        return cls(sizes, partial(_read_slice, read))
+
+
+def _read_slice(
+    read: Callable[[Sequence[str], int, int], Iterable[pa.RecordBatch]], names: Sequence[str], number: int
+) -> Iterable[pa.RecordBatch]:
+    return read(names, number * BATCH_ROWS, (number + 1) * BATCH_ROWS)
+
+
+@dataclass(frozen=True)
 class Part:
     """A piece of a source that is read on its own: one file, or one table in memory.
 
@@ -74,6 +96,11 @@ class Part:
         Whether reading its columns one after another costs no more than reading them together.
     sizes
         Bytes of its columns, where they are known.
+    blocks
+        Pieces that it can also be read by, in any order; None where it is read as a whole only.
+    version
+        Tells what changes when the rows do: where they are stored, how many bytes, since when. None where nothing
+        does.
     """
 
     name: str
@@ -84,6 +111,8 @@ class Part:
     repeatable: bool = True
     by_column: bool = False
     sizes: Mapping[str, int] = field(default_factory=dict)
+    blocks: Blocks | None = None
+    version: Callable[[], tuple[str, int, int]] | None = None
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse a missing or a repeated column.
@@ -106,8 +135,16 @@ class Part:
     def rows(self, names: Sequence[str]) -> Iterator[Rows]:
         """Stream the columns called ``names``, in the order of the rows."""
         self.check(names)
-        start = 0
-        for record in self.read(names):
+        yield from self._numbered(self.read(names), 0)
+
+    def block(self, names: Sequence[str], number: int) -> Iterator[Rows]:
+        """Stream the columns called ``names`` of a block."""
+        if self.blocks is None:
+            return self.rows(names)
+        return self._numbered(self.blocks.read(names, number), sum(self.blocks.num_rows[:number]))
+
+    def _numbered(self, records: Iterable[pa.RecordBatch], start: int) -> Iterator[Rows]:
+        for record in records:
             if record.num_rows:
                 yield Rows(self.name if self.is_file else "", start, record)
                 start += record.num_rows

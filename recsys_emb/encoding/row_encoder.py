@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from recsys_emb.encoding.columns import (
     NumericCodec,
     PositionCodec,
 )
-from recsys_emb.encoding.crew import crew
+from recsys_emb.encoding.crew import ALONE, Crew, crew
 from recsys_emb.encoding.filling import Array, PerRow
 from recsys_emb.encoding.frames import memory_part
 from recsys_emb.encoding.learning import EncoderState
@@ -81,11 +82,11 @@ class RowEncoder:
         kept._limits = {name: self._limits[name] for name in names}
         return kept
 
-    def encode(self, rows: Rows, answers: Answers) -> Batch:
+    def encode(self, rows: Rows, answers: Answers, hands: Crew = ALONE) -> Batch:
         """Encode rows that were read with ``columns`` and those of ``answers``."""
-        columns = {name: codec.encode(rows) for name, codec in self.codecs.items()}
+        encoded = hands.map(operator.methodcaller("encode", rows), self.codecs.values())
         label, weight = (None if one is None else one.encode(rows) for one in answers.codecs)
-        return Batch(columns, label, weight, self._limits)
+        return Batch(dict(zip(self.codecs, encoded, strict=True)), label, weight, self._limits)
 
     def encode_all(self, source: Source, answers: Answers) -> Batch:
         """Encode all rows of a source: column by column, or else batch by batch."""

@@ -21,6 +21,19 @@ from recsys_emb.errors import DataError
 
 
 @dataclass(frozen=True)
+class Block:
+    """A piece of a part that can be read by itself."""
+
+    part: Part
+    number: int
+    num_rows: int
+
+    def rows(self, names: Sequence[str]) -> Iterator[Rows]:
+        """Stream the columns called ``names``."""
+        return self.part.block(names, self.number)
+
+
+@dataclass(frozen=True)
 class Source:
     """Parts, one after another.
 
@@ -75,8 +88,21 @@ class Source:
         for part in self.parts:
             part.check(names)
 
-    def rows(self, names: Sequence[str], *, start: int = 0) -> Iterator[Rows]:
-        """Stream the columns called ``names`` from row ``start`` on; all parts are checked before any is read.
+    def blocks(self, name: str) -> list[Block]:
+        """Pieces that can be read in any order; where counting takes reading, only the column ``name`` is read."""
+        blocks = []
+        for part in self.parts:
+            if part.blocks is not None:
+                blocks += [Block(part, number, num_rows) for number, num_rows in enumerate(part.blocks.num_rows)]
+            else:
+                known = part.num_rows
+                blocks.append(Block(part, 0, sum(map(len, part.rows([name]))) if known is None else known))
+        return blocks
+
+    def rows(self, names: Sequence[str], *, start: int = 0, blocks: Sequence[Block] | None = None) -> Iterator[Rows]:
+        """Stream the columns called ``names`` from row ``start`` on, of all parts or of some blocks in their order.
+
+        All parts are checked before any is read.
 
         Raises
         ------
@@ -84,11 +110,11 @@ class Source:
             When a part lacks one of the columns or has it twice.
         """
         self.check(names)
-        for part in self.parts:
-            if part.num_rows is not None and part.num_rows <= start:
-                start -= part.num_rows
+        for piece in self.parts if blocks is None else blocks:
+            if piece.num_rows is not None and piece.num_rows <= start:
+                start -= piece.num_rows
                 continue
-            for rows in part.rows(names):
+            for rows in piece.rows(names):
                 if start < len(rows):
                     yield rows.slice(start, len(rows))
                 start = max(start - len(rows), 0)

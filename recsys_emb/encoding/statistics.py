@@ -14,13 +14,10 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-# frexp gives exponents from -1073 (the smallest subnormal) to 1024, so value = mantissa * 2**(place - UNIT).
-_LOWEST = -1073
-_MANTISSA_BITS = 53
-_UNIT = _MANTISSA_BITS - _LOWEST
-# Squares are summed as products of 18-bit limbs: below 3 * 2**36 each, so this many stay exact in a float64.
-_LIMB_BITS = 18
-_CHUNK = 2**14
+from recsys_emb import kernels
+
+# No sum of the kernel overflows before so many numbers.
+_CHUNK = 2**30
 
 
 @dataclass(frozen=True)
@@ -57,9 +54,9 @@ class ExactMoments:
     count, missing
         How many numbers and how many NaN were added.
     total
-        Sum of the numbers, an integer in units of 2**-1126.
+        Sum of the numbers, an integer in units of 2**-1075.
     squares
-        Sum of their squares, an integer in units of 2**-2252.
+        Sum of their squares, an integer in units of 2**-2150.
 
     Examples
     --------
@@ -78,49 +75,25 @@ class ExactMoments:
 
     def adding(self, values: npt.NDArray[np.float64]) -> ExactMoments:
         """Moments of the numbers so far and of ``values``, float64 ``(N,)``, finite or NaN."""
-        numbers = values[~np.isnan(values)]
-        total, squares = self.total, self.squares
-        for start in range(0, len(numbers), _CHUNK):
-            more, more_squares = _exact_sums(numbers[start : start + _CHUNK])
+        exact_sums = kernels.exact_sums
+        count, total, squares = self.count, self.total, self.squares
+        for start in range(0, len(values), _CHUNK):
+            bins = np.zeros((exact_sums.POWERS, exact_sums.SUMS), np.int64)
+            count += exact_sums.add_up(np.ascontiguousarray(values[start : start + _CHUNK]), bins)
+            more, more_squares = exact_sums.totals(bins)
             total, squares = total + more, squares + more_squares
-        count, missing = self.count + len(numbers), self.missing + len(values) - len(numbers)
+        missing = self.missing + len(values) - (count - self.count)
         return ExactMoments(count, missing, total, squares)
 
     def statistics(self) -> NumericStatistics:
         """Round the exact figures to floats."""
         if not self.count:
             return NumericStatistics(0, 0.0, 0.0, self.missing)
-        mean = Fraction(self.total, self.count << _UNIT)
+        unit = -kernels.exact_sums.LOWEST
+        mean = Fraction(self.total, self.count << unit)
         spread = self.count * self.squares - self.total**2
-        std = _square_root(Fraction(spread, self.count**2 << 2 * _UNIT))
+        std = _square_root(Fraction(spread, self.count**2 << 2 * unit))
         return NumericStatistics(self.count, float(mean), std, self.missing)
-
-
-def _exact_sums(numbers: npt.NDArray[np.float64]) -> tuple[int, int]:
-    """Sum of at most `_CHUNK` finite numbers and of their squares, in the units of `ExactMoments`."""
-    fraction, exponent = np.frexp(numbers)
-    mantissa = np.ldexp(fraction, _MANTISSA_BITS).astype(np.int64)
-    place = exponent.astype(np.int64) - _LOWEST
-    sign = np.where(mantissa < 0, -1.0, 1.0)
-    low, middle, high = _limbs(np.abs(mantissa))
-    total = _placed([sign * low, sign * middle, sign * high], place, step=1)
-    products = [low * low, 2 * low * middle, 2 * low * high + middle * middle, 2 * middle * high, high * high]
-    return total, _placed(products, place, step=2)
-
-
-def _limbs(mantissa: npt.NDArray[np.int64]) -> list[npt.NDArray[np.float64]]:
-    mask = (1 << _LIMB_BITS) - 1
-    return [((mantissa >> shift * _LIMB_BITS) & mask).astype(np.float64) for shift in range(3)]
-
-
-def _placed(limbs: list[npt.NDArray[np.float64]], place: npt.NDArray[np.int64], *, step: int) -> int:
-    """Sum limb l of each number times 2**(18 l + step * place), grouped by place so that floats stay exact."""
-    total = 0
-    for order, limb in enumerate(limbs):
-        sums = np.bincount(place, weights=limb)
-        for at in np.flatnonzero(sums):
-            total += int(sums[at]) << (order * _LIMB_BITS + step * int(at))
-    return total
 
 
 def _square_root(variance: Fraction) -> float:

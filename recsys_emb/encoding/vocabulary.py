@@ -311,10 +311,13 @@ class Vocabulary:
         return pa.table({"value": self._values, "count": self._counts})
 
     @classmethod
-    def from_table(cls, table: pa.Table, *, name: str, unknown: Unknown, lazily: bool = False) -> Vocabulary:
+    def from_table(
+        cls, table: pa.Table, *, name: str, unknown: Unknown, lazily: bool = False, fingerprint: str | None = None
+    ) -> Vocabulary:
         """Read what `to_table` wrote.
 
-        ``lazily`` builds the table of many values only when enough is asked for, and looks for repeats then.
+        ``lazily`` builds the table of many values only when enough is asked for, and looks for repeats then; who
+        knows the ``fingerprint`` spares taking it again.
 
         Raises
         ------
@@ -325,17 +328,24 @@ class Vocabulary:
             raise DataError(
                 f"{name}: expected columns 'value', 'count', got {listed(table.column_names)}. Use to_table()."
             )
-        values, counts = table["value"].combine_chunks(), table["count"].combine_chunks().cast(pa.int64())
+        values, counts = whole(table["value"]), whole(table["count"]).cast(pa.int64())
         parts = split(plain(values), name)
         gaps = len(values) - sum(len(part.keys) - part.keys.null_count for part in parts) + counts.null_count
         vocabulary = None if gaps else cls(name, restore(parts, name), counts.to_numpy(), unknown, lazily=lazily)
         if vocabulary is None or (not lazily and vocabulary._index.repeated):
             raise DataError(f"{name}: expected distinct values and their counts, got gaps or repeats. Use to_table().")
+        if fingerprint is not None:
+            vocabulary._fingerprints[len(vocabulary)] = fingerprint
         return vocabulary
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the data; the tables are built anew."""
         return Vocabulary, (self.name, self._values, self._counts, self.unknown)
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Give a column in one piece, without a copy where it is in one."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _validity(keys: pa.Array) -> bytes:

@@ -178,7 +178,8 @@ def lay_out(records: Integers, offsets: Integers, data: Bytes, counts: Integers)
     for number in range(len(counts)):
         counts[number], length = records[word], records[word + 1]
         spot, begin = (word + _HEADER) * 8, offsets[number]
-        data[begin : begin + length] = taken[spot : spot + length]
+        for byte in range(length):
+            data[begin + byte] = taken[spot + byte]
         offsets[number + 1] = begin + length
         word += _HEADER + (length + 7) // 8
 

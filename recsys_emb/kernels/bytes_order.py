@@ -20,9 +20,13 @@ _BYTE, _EIGHT, _FULL = np.uint64(255), np.uint64(8), np.uint64(_STEP)
 def sort_groups(column: BytesColumn, rows: Integers, bounds: Integers) -> None:
     """Sort ``rows`` (row numbers of distinct strings) in place within each group ``[bounds[g], bounds[g + 1])``."""
     words, spare_words, spare_rows = np.empty(len(rows), np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64)
-    open_groups = [(bounds[group], bounds[group + 1], 0) for group in range(len(bounds) - 1)]
-    while len(open_groups) > 0:
-        start, end, depth = open_groups.pop()
+    waiting, count = np.empty((len(bounds), 3), np.int64), 0  # groups to sort: start, end, bytes that are equal so far
+    for group in range(len(bounds) - 1):
+        waiting[count, 0], waiting[count, 1], waiting[count, 2] = bounds[group], bounds[group + 1], 0
+        count += 1
+    while count > 0:
+        count -= 1
+        start, end, depth = waiting[count, 0], waiting[count, 1], waiting[count, 2]
         if end - start < 2:
             continue
         read_words(column, rows[start:end], depth, words[start:end])
@@ -36,8 +40,20 @@ def sort_groups(column: BytesColumn, rows: Integers, bounds: Integers) -> None:
         for spot in range(start + 1, end + 1):
             if spot == end or words[spot] != words[equal_from]:
                 if spot - equal_from > 1:
-                    open_groups.append((equal_from, spot, depth + _STEP))
+                    if count == len(waiting):
+                        waiting = _doubled(waiting)
+                    waiting[count, 0], waiting[count, 1], waiting[count, 2] = equal_from, spot, depth + _STEP
+                    count += 1
                 equal_from = spot
+
+
+@kernel
+def _doubled(waiting: Integers) -> Integers:
+    larger = np.empty((2 * len(waiting), 3), np.int64)
+    for group in range(len(waiting)):
+        for field in range(3):
+            larger[group, field] = waiting[group, field]
+    return larger
 
 
 @kernel
@@ -86,7 +102,8 @@ def radix_sort(words: Unsigned, rows: Integers, spare_words: Unsigned, spare_row
             value = (words[spot] >> shift) & _BYTE
             spare_words[histogram[value]], spare_rows[histogram[value]] = words[spot], rows[spot]
             histogram[value] += 1
-        words[:], rows[:] = spare_words[:size], spare_rows[:size]
+        for spot in range(size):
+            words[spot], rows[spot] = spare_words[spot], spare_rows[spot]
 
 
 def sort_groups_reference(keys: Sequence[bytes], rows: Sequence[int], bounds: Sequence[int]) -> list[int]:

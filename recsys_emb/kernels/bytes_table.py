@@ -108,7 +108,8 @@ def find_one(
     slots: Unsigned, stored_offsets: Integers, stored_data: Bytes, key: bytes, codes: tuple[int, int, int]
 ) -> int:
     """Find the index of one key."""
-    offsets = np.array([0, len(key)])
+    offsets = np.empty(2, np.int64)
+    offsets[0], offsets[1] = 0, len(key)
     at = places(slots, stored_offsets, stored_data, offsets, np.frombuffer(key, np.uint8))
     hashed = hash_row(at, 0)
     number = np.int64(slots[search(at, hashed & at.mask, hashed, 0)] & NUMBER) - 1

@@ -56,8 +56,9 @@ def shuffle(keys: Keys, bits: int, order: Order) -> None:  # pragma: no cover - 
     ends = np.zeros((1 << bits) + 1, np.int64)
     for row in range(len(order)):
         ends[_bucket(keys[0], row, bits) + 1] += 1
-    ends = np.cumsum(ends)
-    places = ends[:-1].copy()
+    for bucket in range(1 << bits):
+        ends[bucket + 1] += ends[bucket]
+    places = ends.copy()
     for row in range(len(order)):
         bucket = _bucket(keys[0], row, bits)
         order[places[bucket]] = row

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -188,3 +189,53 @@ def test_two_readings_of_one_path_do_not_disturb_each_other(folder: Path) -> Non
     source = open_source(folder / "a.parquet")
     first, second = source.rows(["user"]), source.rows(["user"])
     assert next(first).column("user").to_pylist() == next(second).column("user").to_pylist() == [1, 2]
+
+
+# --- row groups --------------------------------------------------------------------------------------------------
+
+
+def test_lists_of_text_arrive_as_dictionaries_whatever_their_row_groups_hold(tmp_path: Path) -> None:
+    few = [["red", None], [], None, ["blue", "red"]] * 30
+    many = [[f"a rather long text {number}"] for number in range(120)]
+    path = tmp_path / "rows.parquet"
+    with pq.ParquetWriter(path, pa.schema({"tags": pa.list_(pa.string()), "user": pa.int64()})) as writer:
+        for lists in (few, few, many, few):
+            table = pa.table({"tags": pa.array(lists, pa.list_(pa.string())), "user": range(len(lists))})
+            writer.write_table(table.cast(writer.schema))
+    pieces = [rows.column("tags") for rows in open_source(path).rows(["tags"])]
+    assert [value for piece in pieces for value in piece.to_pylist()] == [*few, *few, *many, *few]
+    assert [pa.types.is_dictionary(piece.type.value_type) for piece in pieces] == [True, True, False, True]
+    assert values_of(path, "user", "tags") == list(zip([*range(120)] * 4, [*few, *few, *many, *few], strict=True))
+
+
+def test_blocks_are_row_groups_and_can_be_read_in_any_order(tmp_path: Path) -> None:
+    for name, users in (("a", range(5)), ("b", range(5, 12))):
+        pq.write_table(pa.table({"user": users}), tmp_path / f"{name}.parquet", row_group_size=3)
+    source = open_source([tmp_path, pa.table({"user": [12, 13]}), {"user": [14]}])
+    blocks = source.blocks("user")
+    assert [block.num_rows for block in blocks] == [3, 2, 3, 3, 1, 2, 1]
+    chosen = [blocks[number] for number in (6, 3, 1, 5)]
+    rows = list(source.rows(["user"], start=3, blocks=chosen))
+    assert [row for one in rows for row in one.column("user").to_pylist()] == [10, 3, 4, 12, 13]
+    assert [one.start for one in rows] == [5, 3, 0]
+
+
+def test_the_version_of_a_file_changes_with_it(folder: Path) -> None:
+    def version() -> object:
+        (part,) = open_source(folder / "a.parquet").parts
+        assert part.version is not None
+        return part.version()
+
+    before = version()
+    assert before == version()
+    assert str(folder / "a.parquet") in str(before)
+    os.utime(folder / "a.parquet", ns=(1, 10**18))
+    assert version() != before
+
+
+def test_the_bytes_of_columns_are_known(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", user=list(range(1000)), tags=[["a", "b"]] * 1000)
+    source = open_source(path)
+    assert source.size(["user"]) > 1000
+    assert source.size(["user", "tags"]) == source.size(["user"]) + source.size(["tags"])
+    assert source.size(["nothing"]) == 0

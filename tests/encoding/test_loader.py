@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import torch
@@ -16,7 +19,9 @@ from torch.utils.data import DataLoader
 
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoder import FeatureEncoder
+from recsys_emb.encoding.feeds import StoredRows
 from recsys_emb.encoding.loader import BatchLoader
+from recsys_emb.encoding.orders import Shuffled
 from recsys_emb.errors import DataError
 from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Schema
 
@@ -52,6 +57,16 @@ def flat(batches: Iterable[Batch]) -> list[int]:
 
 def loader_of(source: Any = FRAME, **options: Any) -> BatchLoader:
     return BatchLoader(ENCODER, source, **{"batch_size": 4, **options})
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def in_files(folder: Path) -> Path:
@@ -164,9 +179,18 @@ def test_no_size_loses_a_row(rows: int, shuffle: bool) -> None:
         ({"batch_size": 0}, "BatchLoader: expected batch_size of at least 1, got 0. Give 1 or more."),
         ({"rank": 2, "world_size": 2}, "BatchLoader: expected rank in [0, 2), got 2. Number the ranks from 0."),
         ({"rank": -1}, "BatchLoader: expected rank in [0, 1), got -1. Number the ranks from 0."),
+        (
+            {"window": 0, "shuffle": True},
+            "BatchLoader: expected shuffle=True and a window of 1 row or more, got 0. Correct it.",
+        ),
+        (
+            {"window": 5},
+            "BatchLoader: expected shuffle=True and a window of 1 row or more, got shuffle=False. Correct it.",
+        ),
+        ({"prefetch": -1}, "BatchLoader: expected prefetch of at least 0, got -1. Give 0 or more batches."),
     ],
 )
-def test_arguments_out_of_range_are_refused(options: dict[str, int], message: str) -> None:
+def test_arguments_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError) as caught:
         loader_of(**options)
     assert str(caught.value) == message
@@ -265,3 +289,139 @@ def test_a_loader_travels_to_another_process() -> None:
     for shuffle in (False, True):
         loader = loader_of(table(), shuffle=shuffle)
         assert rows_of(pickle.loads(pickle.dumps(loader))) == rows_of(loader)
+
+
+# --- windows -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    batch_size=st.integers(1, 9),
+    window=st.integers(1, 30),
+    world_size=st.integers(1, 3),
+    drop_last=st.booleans(),
+    prefetch=st.integers(0, 2),
+    epoch=st.integers(0, 3),
+)
+@settings(max_examples=40, deadline=None)
+def test_windows_visit_every_row_exactly_once(
+    *, batch_size: int, window: int, world_size: int, drop_last: bool, prefetch: int, epoch: int
+) -> None:
+    seen: list[int] = []
+    for rank in range(world_size):
+        options = {"batch_size": batch_size, "rank": rank, "world_size": world_size, "drop_last": drop_last}
+        loader = loader_of(table(), shuffle=True, window=window, prefetch=prefetch, **options)
+        loader.set_epoch(epoch)
+        batches = rows_of(loader)
+        assert len(batches) == len(loader)
+        seen += [row for batch in batches for row in batch]
+    assert len(seen) == len(set(seen))
+    assert drop_last or sorted(seen) == list(range(ROWS))
+
+
+def test_windows_work_on_every_source(tmp_path: Path) -> None:
+    sources = [
+        FRAME,
+        table(),
+        table().to_reader(max_chunksize=3),
+        in_files(tmp_path),
+        [FRAME.iloc[:7], FRAME.iloc[7:7], table().slice(7)],
+        ENCODER.transform(FRAME),
+        {name: FRAME[name] for name in FRAME},
+        pl.from_pandas(FRAME),
+        pl.from_pandas(FRAME).lazy(),
+    ]
+    for source in sources:
+        loader = loader_of(source, shuffle=True, window=8)
+        orders = []
+        for epoch in range(2):
+            loader.set_epoch(epoch)
+            orders.append(flat(loader))
+            assert flat(loader) == orders[-1]
+            assert sorted(orders[-1]) == list(range(ROWS))
+        assert orders[0] != orders[1]
+
+
+def test_row_groups_come_in_random_order(tmp_path: Path) -> None:
+    FRAME.to_parquet(tmp_path / "rows.parquet", row_group_size=4)
+    loader = loader_of(tmp_path / "rows.parquet", shuffle=True, window=8, batch_size=4)
+    firsts = set()
+    for epoch in range(20):
+        loader.set_epoch(epoch)
+        firsts.add(next(iter(rows_of(loader)))[0] // 4)
+    assert len(firsts) > 3
+
+
+def test_a_window_is_all_that_is_read_ahead() -> None:
+    class Counting:
+        read = 0
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return pa.RecordBatchReader.from_batches(table().schema, self.batches()).__arrow_c_stream__()
+
+        def batches(self) -> Iterator[pa.RecordBatch]:
+            for batch in table().to_batches(max_chunksize=2):
+                self.read += batch.num_rows
+                yield batch
+
+    source = Counting()
+    loader = loader_of(source, shuffle=True, window=8, batch_size=2)
+    source.read = 0
+    with torch_threads(1):
+        next(iter(loader))
+    assert source.read <= 8 + 2
+
+
+@pytest.mark.parametrize("prefetch", [0, 3])
+@pytest.mark.parametrize("after", range(7))
+def test_a_windowed_pass_resumes_at_any_batch_exactly(after: int, prefetch: int) -> None:
+    options = {"shuffle": True, "seed": 5, "window": 8, "prefetch": prefetch}
+    loader = loader_of(**options)
+    batches = iter(loader)
+    done = [next(batches) for _ in range(after)]
+    assert loader.state_dict()["batch"] == after  # what was made ahead does not count
+    resumed = loader_of(**options)
+    resumed.load_state_dict(pickle.loads(pickle.dumps(loader.state_dict())))
+    assert rows_of([*done, *resumed]) == rows_of(loader_of(**options))
+
+
+def test_workers_yield_the_same_windows() -> None:
+    loader = loader_of(table(), shuffle=True, window=8)
+    parallel = DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context="fork")
+    assert rows_of(parallel) == rows_of(loader)
+
+
+# --- ahead -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_made_ahead_are_the_same(shuffle: bool) -> None:
+    assert rows_of(loader_of(shuffle=shuffle, prefetch=2)) == rows_of(loader_of(shuffle=shuffle))
+
+
+def test_a_loader_that_is_left_early_leaves_no_thread_behind() -> None:
+    batches = iter(loader_of(shuffle=True, prefetch=2))
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+
+
+def test_an_error_ahead_arrives_after_the_batches_before_it() -> None:
+    class Shrinking:
+        rows = ROWS
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return table().slice(0, self.rows).__arrow_c_stream__(requested_schema)
+
+    source = Shrinking()
+    loader = loader_of(source, prefetch=3)
+    source.rows = 10
+    batches = iter(loader)
+    assert rows_of([next(batches), next(batches)]) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    with pytest.raises(DataError, match="The source has changed"):
+        next(batches)
+
+
+def test_a_batch_on_another_device_is_picked_there() -> None:
+    held = StoredRows(ENCODER.transform(FRAME))
+    (picked,) = held.batches([(0, 3)], Shuffled(ROWS, [1]), prefetch=False)
+    assert rows_of([picked]) == [Shuffled(ROWS, [1]).rows(0, 3).tolist()]

@@ -11,8 +11,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.sources import Source, open_source
 from recsys_emb.errors import ColumnError, DataError, KeyTypeError
+from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Schema
 
 FRAME = pd.DataFrame({"user": [3, 1, 2], "item": ["x", None, "z"], "extra": [0.5, 1.5, 2.5]}, index=[5, 5, 0])
 TABLE = pa.Table.from_pandas(FRAME, preserve_index=False)
@@ -174,3 +176,35 @@ def test_an_empty_list_of_sources_is_refused() -> None:
 def test_an_open_source_opens_as_itself() -> None:
     source = open_source(FRAME)
     assert open_source(source) is source
+
+
+# --- Polars ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_polars_columns_of_python_objects_are_read_as_the_objects(lazy: bool) -> None:
+    frame = pl.DataFrame(
+        {
+            "user": pl.Series([2**60 + 1, None, 2**60 + 2], dtype=pl.Object),
+            "item": pl.Series(["b", "a", None], dtype=pl.Object),
+            "tags": pl.Series([["x"], None, ["y", "x"]], dtype=pl.Object),
+            "age": [1.0, 2.0, 3.0],
+        }
+    )
+    schema = Schema(
+        user=Categorical("user"), item=Categorical("item"), item_features=[MultiCategorical("tags"), Numeric("age")]
+    )
+    source = frame.lazy() if lazy else frame
+    fitted = FeatureEncoder(schema).fit(source)
+    assert fitted.vocabularies["user"].values.to_pylist() == [2**60 + 1, 2**60 + 2]
+    assert fitted.vocabularies["item"].values.to_pylist() == ["a", "b"]
+    batch = fitted.transform(source)
+    assert batch.indices("user").tolist() == [3, 1, 4]
+    assert batch.lists("tags").to_lists() == [[3], [], [4, 3]]
+
+
+def test_polars_objects_that_are_no_keys_are_refused() -> None:
+    frame = pl.DataFrame({"user": pl.Series([object(), object()], dtype=pl.Object)})
+    with pytest.raises(KeyTypeError) as caught:
+        FeatureEncoder(Schema(user=Categorical("user"))).fit(frame)
+    assert str(caught.value) == ("user: expected integers, text or another flat type, got object. Convert the column.")
