@@ -5,6 +5,7 @@ into vectors, and a `Recommender` trains, judges, recommends, saves and grows a 
 """
 
 from recsys_emb._version import __version__
+from recsys_emb.artifact.inspecting import inspect
 from recsys_emb.encoding.batch import MISSING_INDEX, PADDING_INDEX, UNKNOWN_INDEX, Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.loader import BatchLoader
@@ -93,6 +94,7 @@ __all__ = [
     "Vocabulary",
     "ZeroRows",
     "__version__",
+    "inspect",
     "one_hot",
     "report",
     "split_last",

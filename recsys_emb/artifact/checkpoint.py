@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from recsys_emb.artifact.folder import read_folder, read_json, write_folder
-from recsys_emb.errors import ArtifactError
+from recsys_emb.artifact.folder import read_folder, write_folder
+from recsys_emb.artifact.manifest import read_json
+from recsys_emb.artifact.tensors import read_tensors, write_tensors
 
 KIND = "checkpoint"
 NUMBERS, TENSORS = "state.json", "tensors.safetensors"
@@ -30,7 +29,7 @@ def write_checkpoint(path: str | os.PathLike[str], numbers: Mapping[str, Any], t
 
     def write(folder: Path) -> None:
         (folder / NUMBERS).write_text(json.dumps(numbers, allow_nan=False), encoding="utf-8")
-        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / TENSORS)
+        write_tensors(folder / TENSORS, tensors)
 
     write_folder(path, write, kind=KIND)
 
@@ -50,8 +49,4 @@ def read_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    try:
-        tensors = {name: tensor.clone() for name, tensor in load_file(folder / TENSORS).items()}
-    except (SafetensorError, OSError) as error:
-        raise ArtifactError(f"{TENSORS}: expected a safetensors file, got {error}. Start anew elsewhere.") from error
-    return read_json(folder / NUMBERS), tensors
+    return read_json(folder / NUMBERS), read_tensors(folder / TENSORS, mapped=False)[0]

@@ -7,24 +7,26 @@ not prove who wrote the folder. What keeps loading safe is that nothing in it is
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar
 
 from recsys_emb._version import __version__
+from recsys_emb.artifact.manifest import (
+    FORMAT,
+    FORMAT_VERSION,
+    MANIFEST,
+    describe_file,
+    file_names,
+    read_manifest,
+)
 from recsys_emb.artifact.swapping import folder_beside, install
 from recsys_emb.errors import ArtifactError, listed
 
-MANIFEST = "manifest.json"
-FORMAT = "recsys_emb"
-FORMAT_VERSION = 1
 _ATTEMPTS = 5
-_LARGEST_JSON = 2**26  # far above any that is written
-_REMEDY = "Give a folder that save() wrote."
 
 T = TypeVar("T")
 
@@ -57,7 +59,7 @@ def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None], *,
     _refuse_foreign(target, kind)
     with folder_beside(target) as beside:
         write(beside)
-        files = {name: _describe(beside / name) for name in sorted(_file_names(beside))}
+        files = {name: describe_file(beside / name) for name in sorted(file_names(beside))}
         versions = {"format_version": FORMAT_VERSION, "library_version": __version__}
         manifest = {"format": FORMAT, "kind": kind, **versions, "files": files}
         (beside / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
@@ -109,12 +111,27 @@ def check_folder(folder: Path, *, kind: str = "model") -> None:
     _read_checked(folder, lambda _: None, kind, ())
 
 
+def read_listing(path: str | os.PathLike[str], *, kind: str = "model") -> dict[str, int]:
+    """Give the files of a folder and their sizes, without reading their content.
+
+    Raises
+    ------
+    ArtifactError
+        When it is not an artifact of this kind, was written by a newer version, or a file is missing, added, of
+        another size, a link, or outside.
+    """
+    folder = _resolved(path)
+    files = _listed_files(folder, kind)
+    return {name: (folder / name).stat().st_size for name in files}
+
+
 def _read_checked(folder: Path, read: Callable[[Path], T], kind: str, late: Collection[str]) -> T:
     files = _listed_files(folder, kind)
     # Hashing leaves the interpreter free, so threads share it out.
     with ThreadPoolExecutor() as pool:
         answers = {name: pool.submit(_is_as_described, folder / name, said) for name, said in files.items()}
-        _refuse_altered(folder, {name: answer for name, answer in answers.items() if name not in late})
+        if not all(answer.result() for name, answer in answers.items() if name not in late):
+            _refuse_altered(folder, answers)
         try:
             result = read(folder)
         except Exception:
@@ -126,94 +143,31 @@ def _read_checked(folder: Path, read: Callable[[Path], T], kind: str, late: Coll
 
 
 def _listed_files(folder: Path, kind: str) -> Mapping[str, object]:
-    """Read the manifest; the files that it names are those that are there."""
-    files = _read_manifest(folder, kind)
-    found = set(_file_names(folder)) - {MANIFEST}
+    """Read the manifest; the files that it names are those that are there, and as long as it says."""
+    files = read_manifest(folder, kind)
+    found = set(file_names(folder)) - {MANIFEST}
     if found != set(files):
         missing, extra = sorted(set(files) - found), sorted(found - set(files))
         differences = [f"{listed(names)} {word}" for names, word in ((missing, "missing"), (extra, "added")) if names]
         got = " and ".join(differences)
         raise ArtifactError(f"{folder.name}: expected exactly the files of its manifest, got {got}. Save it again.")
+    said = {name: one.get("bytes") if isinstance(one, dict) else None for name, one in files.items()}
+    _refuse_named(folder, [name for name, size in said.items() if (folder / name).stat().st_size != size])
     return files
 
 
 def _refuse_altered(folder: Path, answers: Mapping[str, Future[bool]]) -> None:
-    altered = [name for name, answer in answers.items() if not answer.result()]
+    _refuse_named(folder, [name for name, answer in answers.items() if not answer.result()])
+
+
+def _refuse_named(folder: Path, altered: list[str]) -> None:
     if altered:
         got = f"{listed(altered)} altered or cut short"
         raise ArtifactError(f"{folder.name}: expected files as they were written, got {got}. Save it again.")
 
 
 def _is_as_described(path: Path, said: object) -> bool:
-    # A file of another length need not be read.
-    size = said.get("bytes") if isinstance(said, dict) else None
-    return path.stat().st_size == size and _describe(path) == said
-
-
-def read_json(path: Path) -> dict[str, object]:
-    """Read a JSON object, or raise `ArtifactError`."""
-    try:
-        content = json.loads(path.read_bytes()) if path.stat().st_size <= _LARGEST_JSON else None
-    except (ValueError, RecursionError, OSError):
-        content = None
-    if not isinstance(content, dict):
-        raise ArtifactError(f"{path.name}: expected a JSON object, got something else. Save the artifact again.")
-    return content
-
-
-def _read_manifest(folder: Path, kind: str) -> Mapping[str, object]:
-    manifest = folder / MANIFEST
-    if not manifest.is_file() or manifest.is_symlink():
-        got = "a folder without it" if folder.is_dir() else "a file" if folder.exists() else "nothing there"
-        raise ArtifactError(f"{folder.name}: expected a folder with a {MANIFEST!r}, got {got}. {_REMEDY}")
-    content = read_json(manifest)
-    version, files = content.get("format_version"), content.get("files")
-    if content.get("format") != FORMAT:
-        got = repr(content.get("format"))
-        raise ArtifactError(f"{folder.name}: expected a {MANIFEST!r} of format {FORMAT!r}, got {got}. {_REMEDY}")
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise ArtifactError(f"{folder.name}: expected an integer format_version, got {version!r}. {_REMEDY}")
-    if version > FORMAT_VERSION:
-        got = f"{version}, written by a newer version of recsys_emb: {content.get('library_version')}"
-        raise ArtifactError(
-            f"{folder.name}: expected format version {FORMAT_VERSION} or older, got {got}. "
-            f"This is {__version__}; upgrade it."
-        )
-    found = content.get("kind", "model")
-    if found != kind:
-        raise ArtifactError(f"{folder.name}: expected a saved {kind}, got a {found}. Give the folder of a {kind}.")
-    if not isinstance(files, dict) or not all(_is_inside(name) for name in files):
-        got = listed(files) if isinstance(files, dict) else repr(files)
-        raise ArtifactError(
-            f"{folder.name}: expected a {MANIFEST!r} naming files inside the folder, got {got}. {_REMEDY}"
-        )
-    return files
-
-
-def _is_inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    plain = name == str(path) and "\\" not in name and ":" not in name and "\0" not in name
-    return plain and not path.is_absolute() and ".." not in path.parts and name not in (".", MANIFEST)
-
-
-def _file_names(folder: Path) -> Iterator[str]:
-    """Names of all files below, relative and with slashes; refuses links and devices."""
-    for entry in sorted(folder.rglob("*")):
-        name = entry.relative_to(folder).as_posix()
-        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
-            raise ArtifactError(
-                f"{folder.name}: expected plain files, got a link or device at {name!r}. Copy the file in its place."
-            )
-        if entry.is_file():
-            yield name
-
-
-def _describe(path: Path) -> dict[str, object]:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(2**20):
-            digest.update(block)
-    return {"sha256": digest.hexdigest(), "bytes": path.stat().st_size}
+    return describe_file(path) == said
 
 
 def _resolved(path: str | os.PathLike[str]) -> Path:
@@ -225,12 +179,25 @@ def _resolved(path: str | os.PathLike[str]) -> Path:
 
 def _refuse_foreign(target: Path, kind: str) -> None:
     """Raise unless nothing would be lost by replacing what stands at the target."""
+    for _ in range(_ATTEMPTS):
+        identity = _identity(target)
+        try:
+            _refuse_what_stands(target, kind)
+        except (ArtifactError, OSError):
+            # Another writer may have put its folder there meanwhile, and taken the one that was looked at away.
+            if _identity(target) == identity:
+                raise
+        else:
+            return
+
+
+def _refuse_what_stands(target: Path, kind: str) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     try:
         # Before the folder is walked, which may be a whole disk.
-        known = {MANIFEST, *_read_manifest(target, kind)}
-        strange = set(_file_names(target)) - known
+        known = {MANIFEST, *read_manifest(target, kind)}
+        strange = set(file_names(target)) - known
     except ArtifactError as error:
         got = "something else"
         raise ArtifactError(

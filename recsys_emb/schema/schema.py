@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -263,6 +264,7 @@ class Schema:
             ) from None
 
 
+@functools.cache
 def _adapter() -> TypeAdapter[Schema]:
     return TypeAdapter(Schema)
 

@@ -12,7 +12,8 @@ import pytest
 
 import recsys_emb.artifact.swapping as swapping_module
 from recsys_emb._version import __version__
-from recsys_emb.artifact.folder import FORMAT_VERSION, MANIFEST, check_folder, read_folder, read_json, write_folder
+from recsys_emb.artifact.folder import check_folder, read_folder, write_folder
+from recsys_emb.artifact.manifest import FORMAT_VERSION, MANIFEST, read_json
 from recsys_emb.errors import ArtifactError
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from recsys_emb._version import __version__
-from recsys_emb.artifact.folder import FORMAT_VERSION, MANIFEST, _describe
+from recsys_emb.artifact.manifest import FORMAT_VERSION, MANIFEST, describe_file
 from recsys_emb.errors import ArtifactError
 from recsys_emb.recommender import Recommender
 from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Position, Schema
@@ -67,12 +67,10 @@ def files_of(folder: Path) -> list[str]:
 
 
 FILES = [
-    "items.parquet",
     "manifest.json",
+    "memory.safetensors",
     "recommender.json",
     "schema.json",
-    "seen.parquet",
-    "users.parquet",
     "vocabularies/000.parquet",
     "vocabularies/001.parquet",
     "vocabularies/002.parquet",
@@ -83,7 +81,7 @@ FILES = [
 def reseal(folder: Path, **changes: object) -> None:
     """Write a manifest that fits the files as they are now, as an attacker would."""
     manifest = json.loads((folder / MANIFEST).read_text())
-    manifest["files"] = {name: _describe(folder / name) for name in files_of(folder) if name != MANIFEST}
+    manifest["files"] = {name: describe_file(folder / name) for name in files_of(folder) if name != MANIFEST}
     (folder / MANIFEST).write_text(json.dumps({**manifest, **changes}))
 
 
@@ -138,7 +136,7 @@ def test_sv_01_a_vocabulary_in_another_order_is_refused(saved: Path) -> None:
     other.save(saved.parent / "other")
     shutil.copy(saved.parent / "other" / "vocabularies" / "001.parquet", saved / "vocabularies" / "001.parquet")
     reseal(saved)
-    with pytest.raises(ArtifactError, match=r"fingerprint of these vocabularies|fit each other"):
+    with pytest.raises(ArtifactError, match=r"expected 'vocabularies/001\.parquet' as it was saved with it"):
         Recommender.load(saved)
 
 
@@ -207,7 +205,7 @@ def test_sv_03_what_serving_needs_is_asked_for_by_name(saved: Path, field: str) 
 @pytest.mark.parametrize("path", ["../outside.parquet", "/outside.parquet", "vocabularies/../../outside.parquet"])
 def test_sv_03_a_vocabulary_outside_the_folder_is_refused(saved: Path, path: str) -> None:
     shutil.copy(saved / "vocabularies" / "000.parquet", saved.parent / "outside.parquet")
-    edit(saved / "recommender.json", lambda content: content["vocabularies"].update(user=path))
+    edit(saved / "recommender.json", lambda content: content["vocabularies"]["user"].update(file=path))
     reseal(saved)
     with pytest.raises(ArtifactError) as caught:
         Recommender.load(saved)

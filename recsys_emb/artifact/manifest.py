@@ -1,0 +1,109 @@
+"""The manifest of a sealed folder: which files there are, in which format, and what their content hashes to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from recsys_emb._version import __version__
+from recsys_emb.errors import ArtifactError, listed
+
+MANIFEST = "manifest.json"
+FORMAT = "recsys_emb"
+FORMAT_VERSION = 2
+_LARGEST_JSON = 2**26  # far above any that is written
+_REMEDY = "Give a folder that save() wrote."
+
+
+def file_hash(path: Path) -> str:
+    """Hash the content of a file: SHA-256 in hex."""
+    with path.open("rb", buffering=0) as file:
+        digest, block = hashlib.sha256(), bytearray(2**18)
+        while count := file.readinto(block):
+            digest.update(memoryview(block)[:count])
+    return digest.hexdigest()
+
+
+def listed_hash(folder: Path, name: str) -> object:
+    """Give the hash that the manifest of a checked folder states for a file."""
+    files = read_json(folder / MANIFEST).get("files")
+    said = files.get(name) if isinstance(files, dict) else None
+    return said.get("sha256") if isinstance(said, dict) else None
+
+
+def format_version(folder: Path) -> int:
+    """Give the format version that a checked folder was written in."""
+    version = read_json(folder / MANIFEST).get("format_version")
+    return version if isinstance(version, int) else FORMAT_VERSION
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Read a JSON object, or raise `ArtifactError`."""
+    try:
+        content = json.loads(path.read_bytes()) if path.stat().st_size <= _LARGEST_JSON else None
+    except (ValueError, RecursionError, OSError):
+        content = None
+    if not isinstance(content, dict):
+        raise ArtifactError(f"{path.name}: expected a JSON object, got something else. Save the artifact again.")
+    return content
+
+
+def read_manifest(folder: Path, kind: str) -> Mapping[str, object]:
+    """Read what a manifest says of each file, by name.
+
+    Raises
+    ------
+    ArtifactError
+        When there is none, or one of another format, kind or a newer version, or it names something outside.
+    """
+    manifest = folder / MANIFEST
+    if not manifest.is_file() or manifest.is_symlink():
+        got = "a folder without it" if folder.is_dir() else "a file" if folder.exists() else "nothing there"
+        raise ArtifactError(f"{folder.name}: expected a folder with a {MANIFEST!r}, got {got}. {_REMEDY}")
+    content = read_json(manifest)
+    version, files = content.get("format_version"), content.get("files")
+    if content.get("format") != FORMAT:
+        got = repr(content.get("format"))
+        raise ArtifactError(f"{folder.name}: expected a {MANIFEST!r} of format {FORMAT!r}, got {got}. {_REMEDY}")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise ArtifactError(f"{folder.name}: expected an integer format_version, got {version!r}. {_REMEDY}")
+    if version > FORMAT_VERSION:
+        got = f"{version}, written by a newer version of recsys_emb: {content.get('library_version')}"
+        raise ArtifactError(
+            f"{folder.name}: expected format version {FORMAT_VERSION} or older, got {got}. "
+            f"This is {__version__}; upgrade it."
+        )
+    found = content.get("kind", "model")
+    if found != kind:
+        raise ArtifactError(f"{folder.name}: expected a saved {kind}, got a {found}. Give the folder of a {kind}.")
+    if not isinstance(files, dict) or not all(_is_inside(name) for name in files):
+        got = listed(name for name in files if not _is_inside(name)) if isinstance(files, dict) else repr(files)
+        raise ArtifactError(
+            f"{folder.name}: expected a {MANIFEST!r} naming files inside the folder, got {got}. {_REMEDY}"
+        )
+    return files
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    plain = name == str(path) and "\\" not in name and ":" not in name and "\0" not in name
+    return plain and not path.is_absolute() and ".." not in path.parts and name not in (".", MANIFEST)
+
+
+def file_names(folder: Path) -> Iterator[str]:
+    """Names of all files below, relative and with slashes; refuses links and devices."""
+    for entry in sorted(folder.rglob("*")):
+        name = entry.relative_to(folder).as_posix()
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            raise ArtifactError(
+                f"{folder.name}: expected plain files, got a link or device at {name!r}. Copy the file in its place."
+            )
+        if entry.is_file():
+            yield name
+
+
+def describe_file(path: Path) -> dict[str, object]:
+    """Describe a file as a manifest does."""
+    return {"sha256": file_hash(path), "bytes": path.stat().st_size}
