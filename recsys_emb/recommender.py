@@ -404,15 +404,24 @@ class Recommender:
         save_artifact(folder, pack(self._plan, self._ready()))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Recommender:
-        """Read what `save` wrote. Nothing in the folder is executed.
+    def load(cls, folder: str | os.PathLike[str], *, mapped: bool = True) -> Recommender:
+        """Read what `save` wrote, or an earlier version of it. Nothing in the folder is executed.
+
+        Parameters
+        ----------
+        folder
+            The folder; every file in it is checked against its hash.
+        mapped
+            Map the weights into memory: rows are read when they are touched, and processes that serve the same folder
+            share them. `save` may replace the folder meanwhile, and it may be removed; do not write into its files,
+            or say False, which reads them.
 
         Raises
         ------
         ArtifactError
             When it is not a saved recommender, was written by a newer version, or is damaged.
         """
-        plan, fitted = unpack(load_artifact(folder))
+        plan, fitted = unpack(load_artifact(folder, mapped=mapped))
         recommender = cls(fitted.schema)
         recommender._plan, recommender._fitted = plan, fitted
         return recommender

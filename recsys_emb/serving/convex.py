@@ -62,7 +62,7 @@ def minimise(problem: Problem) -> Tensor:
     >>> minimise(Regression(Scores(rows, offsets), targets, weights, ridge=torch.ones(1).double(), logistic=False))
     tensor([2.2500], dtype=torch.float64)
     """
-    theta = torch.zeros(problem.size, dtype=torch.float64)
+    theta: Tensor = torch.zeros(problem.size, dtype=torch.float64)
     here = problem.at(theta)
     for _ in range(_STEPS):
         step = torch.linalg.lstsq(here.hessian, -here.gradient.unsqueeze(1), driver="gelsd").solution[:, 0]

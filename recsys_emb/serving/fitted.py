@@ -16,6 +16,7 @@ from recsys_emb.schema.columns import Categorical
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.lineage import Step, experience
 from recsys_emb.serving.memory import Memory, pair_of
+from recsys_emb.serving.prior import Prior
 from recsys_emb.serving.scoring import score, sides
 from recsys_emb.training.history import FitHistory
 from recsys_emb.training.objective import Objective
@@ -77,6 +78,8 @@ class Fitted:
         Its fit, and every growth since.
     strength
         Of L2 in its training.
+    prior
+        How the users that it knows differ.
     """
 
     encoder: FeatureEncoder
@@ -87,6 +90,7 @@ class Fitted:
     history: FitHistory
     lineage: tuple[Step, ...]
     strength: Strength
+    prior: Prior
 
     @property
     def schema(self) -> Schema:

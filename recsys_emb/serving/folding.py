@@ -1,11 +1,16 @@
 """Fold-in: the vector and bias of a stranger from a handful of interactions, with all else as it is.
 
 Training minimises, over the rows, loss + ½ l2 · |vector|² + ½ bias_l2 · bias² per occurrence, in standard units. With
-every table but the stranger's own row fixed, that is convex in this row, and is solved as it stands:
+every table but the stranger's own row fixed, that is convex in this row θ = (p, b), and is solved as it stands:
 
-    min over p, b   Σ weight_n · loss(c + f_n + ⟨p, v_n⟩ + b, target_n)  +  ½ n (l2 · |p|² + bias_l2 · b²)
+    min over θ   Σ weight_n · loss(c + f_n + ⟨p, v_n⟩ + b, target_n)  +  ½ N (l2 · |p|² + bias_l2 · b²)
+                 +  ½ noise · Σ (θ_d − start_d)² / spread_d
 
-v_n is the item side of the stranger's n-th row, f_n all biases and ⟨known user side, v_n⟩, c the objective's constant.
+v_n is the item side of the stranger's n-th row of N, f_n all biases and ⟨known user side, v_n⟩, c the objective's
+constant. The last term is what a handful of rows needs beside them: a stranger is one more user, so it is expected to
+differ from an unknown one (start is the row that its value reads now) as much as the known users differ among each
+other (`Prior`). Without it, up to ten ratings would predict worse than none. Without rows, an unknown user remains.
+
 For ratings this is regularised least squares, solved exactly; the others by Newton's method. Where training draws
 negatives, the loss is its mean over all draws: for `Logistic` and `BPR` over the known items that are not in the rows,
 for `SampledSoftmax` the softmax over all known items; the rows then stand at the position of serving.
@@ -19,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import Batch
+from recsys_emb.encoding.batch import UNKNOWN_INDEX, Batch
 from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.serving.convex import Pairwise, Problem, Regression, Scores, Softmax, minimise
 from recsys_emb.serving.fitted import Fitted
@@ -51,7 +56,7 @@ def fold_in(fitted: Fitted, strangers: Strangers) -> Side:
     vectors, biases = [], []
     for number in range(len(strangers)):
         mine = ((strangers.owners == number) & learned).nonzero()[:, 0]
-        solved = minimise(around.problem(mine, strangers.owners == number, Side(*(one[number] for one in serving))))
+        solved = around.solve(mine, strangers.owners == number, Side(*(one[number] for one in serving)))
         vectors.append(serving.vectors[number] + solved[:-1])
         biases.append(serving.biases[number] + solved[-1])
     nobody = serving.biases.new_zeros(0)
@@ -74,19 +79,28 @@ class _Around:
         if objective.contrast is not None:
             self._catalogue = _side(fitted, fitted.memory.item_rows(known.indices, fitted.encoder), model.item_names)
 
-    def problem(self, mine: Tensor, seen: Tensor, serving: Side) -> Problem:
-        """Pose the problem of a stranger with rows ``mine`` to learn, all rows ``seen``, and a user side so far."""
+    def solve(self, mine: Tensor, seen: Tensor, serving: Side) -> Tensor:
+        """Find θ ``(D + 1,)`` of a stranger with rows ``mine`` to learn, all rows ``seen``, and a user side so far."""
+        pull, precision = self._l2(len(mine)), self._fitted.prior.precision
+        ridge = pull + precision
+        # Two parabolas, around 0 and around the start, are one around a point between.
+        centre = torch.where(ridge > 0, precision * self._start(seen) / ridge, 0.0)
+        solved: Tensor = centre + minimise(self._problem(mine, seen, serving, ridge, centre))
+        return solved
+
+    def _problem(self, mine: Tensor, seen: Tensor, serving: Side, ridge: Tensor, centre: Tensor) -> Problem:
+        """Pose it in the distance from a centre."""
         fitted, objective = self._fitted, self._fitted.objective
-        own = self._scores(Side(*(one[mine] for one in self._items)), Side(*(one[mine] for one in self._users)))
+        items, users = (Side(side.vectors[mine], side.biases[mine]) for side in (self._items, self._users))
+        own = self._scores(items, users, centre)
         ones = torch.ones(len(mine), dtype=torch.float64)
         weights = ones if self._rows.weight is None else self._rows.weight[mine].double()
-        ridge = self._ridge(len(mine))
         if objective.contrast is None:
             label = self._rows.label
             units = Units(float(fitted.model.offset), float(fitted.model.scale))
             targets = ones if label is None else objective.targets(label[mine], units).double()
             return Regression(own, targets, weights, ridge, isinstance(objective, Logistic))
-        others = self._scores(self._catalogue, serving)
+        others = self._scores(self._catalogue, serving, centre)
         if isinstance(objective, SampledSoftmax):
             places = self._known[mine]
             return Softmax(own, weights, torch.where(places < len(others.offsets), places, -1), others, ridge)
@@ -102,17 +116,25 @@ class _Around:
         no = torch.zeros(len(others.offsets), dtype=torch.float64)
         return Regression(both, torch.cat([ones, no]), torch.cat([weights, no + spread]), ridge, logistic=True)
 
-    def _scores(self, items: Side, users: Side) -> Scores:
-        """Score items without the stranger's own row, which is what multiplies ``(vector, 1)``."""
-        ones = items.biases.new_ones(len(items.biases), 1)
+    def _scores(self, items: Side, users: Side, centre: Tensor) -> Scores:
+        """Score items with the centre for the stranger's own row, which is what multiplies ``(vector, 1)``."""
+        rows = torch.cat([items.vectors, items.biases.new_ones(len(items.biases), 1)], 1)
         product = (items.vectors * users.vectors).sum(-1)
-        return Scores(torch.cat([items.vectors, ones], 1), self._constant + items.biases + users.biases + product)
+        return Scores(rows, self._constant + items.biases + users.biases + product + rows @ centre)
 
-    def _ridge(self, count: int) -> Tensor:
+    def _l2(self, count: int) -> Tensor:
         scale, strength = self._fitted.user.l2_scale, self._fitted.strength
-        ridge = torch.full((self._items.vectors.shape[1] + 1,), strength.l2, dtype=torch.float64)
-        ridge[-1] = strength.bias_l2
-        return count * scale * ridge
+        pull = torch.full((self._items.vectors.shape[1] + 1,), strength.l2, dtype=torch.float64)
+        pull[-1] = strength.bias_l2
+        return count * scale * pull
+
+    def _start(self, seen: Tensor) -> Tensor:
+        """Give the row that the stranger's value reads now: the unknown one, or its own where training knew it."""
+        name, model = self._fitted.user.name, self._fitted.model
+        index = self._rows.indices(name)[seen][-1:].clamp(min=UNKNOWN_INDEX).to(model.offset.device)
+        with at_rest(model):
+            parts = [tables.lookup(name)(index)[0].cpu().double() for tables in (model.vectors, model.biases)]
+        return torch.cat(parts)
 
 
 def _known_names(fitted: Fitted) -> list[str]:

@@ -6,6 +6,7 @@ from recsys_emb.artifact.contents import Artifact
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.learning import Plan
 from recsys_emb.serving.memory import Memory
+from recsys_emb.serving.prior import Prior
 from recsys_emb.serving.scoring import trust
 from recsys_emb.serving.settings import (
     read_history,
@@ -13,6 +14,7 @@ from recsys_emb.serving.settings import (
     read_lineage,
     read_objective,
     read_plan,
+    read_prior,
     read_strength,
     write_settings,
 )
@@ -42,5 +44,9 @@ def unpack(saved: Artifact) -> tuple[Plan, Fitted]:
     trust(saved.model)
     said, memory = saved.settings, Memory(saved.users, saved.items, saved.seen)
     objective, label, history = read_objective(said), read_label(said), read_history(said)
-    lineage, strength = read_lineage(said, saved.encoder), read_strength(said, objective)
-    return read_plan(said), Fitted(saved.encoder, saved.model, memory, objective, label, history, lineage, strength)
+    plan, lineage = read_plan(said), read_lineage(said, saved.encoder)
+    strength = read_strength(said, plan.solver, objective)
+    prior = read_prior(said, saved.model) or Prior.of(
+        saved.model, memory.users.key, memory.users.indices, objective, history
+    )
+    return plan, Fitted(saved.encoder, saved.model, memory, objective, label, history, lineage, strength, prior)

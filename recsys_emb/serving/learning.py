@@ -24,6 +24,7 @@ from recsys_emb.serving.declared import check_declared, read_numbers
 from recsys_emb.serving.fitted import Fitted, LabelRange, Strength
 from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import Memory
+from recsys_emb.serving.prior import Prior
 from recsys_emb.serving.resuming import CheckpointFolder, describe_run
 from recsys_emb.training.checkpoints import Checkpoints
 from recsys_emb.training.fitting import Solver, train
@@ -81,7 +82,8 @@ class Plan:
         history = self._train(model, batch, objective, solver, validation=held_out, checkpoints=checkpoints)
         lineage = (Step.of(encoder, len(batch)),)
         memory, strength = Memory.from_batch(batch, encoder), Strength.of(solver, objective)
-        return Fitted(encoder, model, memory, objective, label, history, lineage, strength)
+        prior = Prior.of(model, memory.users.key, memory.users.indices, objective, history)
+        return Fitted(encoder, model, memory, objective, label, history, lineage, strength, prior)
 
     def extend(self, fitted: Fitted, source: Any, new_rows: ByFeature) -> Fitted:
         """Go on from a fit with more rows; the earlier one stays as it is."""
@@ -101,7 +103,8 @@ class Plan:
             (*fitted.lineage, Step.of(encoder, len(batch))),
         )
         strength = Strength.of(solver, fitted.objective)
-        return Fitted(encoder, model, memory, fitted.objective, label, history, lineage, strength)
+        prior = Prior.of(model, memory.users.key, memory.users.indices, fitted.objective, history)
+        return Fitted(encoder, model, memory, fitted.objective, label, history, lineage, strength, prior)
 
     def _train(
         self,

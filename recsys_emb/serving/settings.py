@@ -13,9 +13,11 @@ import torch
 
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import ArtifactError, FitError, listed
+from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.serving.fitted import Fitted, LabelRange, Strength
 from recsys_emb.serving.learning import Plan
 from recsys_emb.serving.lineage import Step
+from recsys_emb.serving.prior import Prior
 from recsys_emb.training.history import Epoch, FitHistory
 from recsys_emb.training.losses import BPR, Logistic, SampledSoftmax, SquaredError
 from recsys_emb.training.minibatch import Minibatch
@@ -62,6 +64,7 @@ def write_settings(plan: Plan, fitted: Fitted) -> dict[str, Any]:
         "history": _without_nan(dataclasses.asdict(fitted.history)),
         "lineage": [dataclasses.asdict(step) for step in fitted.lineage],
         "strength": fitted.strength._asdict(),
+        "prior": _without_nan(fitted.prior._asdict()),
         "plan": {**described, "epochs": plan.epochs, "seed": plan.seed, "progress": plan.progress},
     }
 
@@ -150,12 +153,25 @@ def read_lineage(settings: Mapping[str, Any], encoder: FeatureEncoder) -> tuple[
     return lineage
 
 
-def read_strength(settings: Mapping[str, Any], objective: Objective) -> Strength:
-    """Read how strong L2 was in training; the objective's default where it is not said."""
+def read_strength(settings: Mapping[str, Any], solver: object, objective: Objective) -> Strength:
+    """Read how strong L2 was in training; where it is not said, as the solver would have it now."""
     said = _mapping(settings.get("strength"), "strength")
     found = (_number(said.get(name), name) for name in Strength._fields)
-    kept = Strength.of(None, objective)
+    kept = Strength.of(solver, objective)
     return Strength(*(own if one is None else one for one, own in zip(found, kept, strict=True)))
+
+
+def read_prior(settings: Mapping[str, Any], model: MatrixFactorization) -> Prior | None:
+    """Read how the known users differ; None where it is not said."""
+    said = _mapping(settings.get("prior"), "prior")
+    spread, width = said.get("spread"), model.vectors.embedding_dim + 1
+    if not said:
+        return None
+    noise = _number(said.get("noise"), "noise")
+    if not isinstance(spread, list) or len(spread) != width or noise is None:
+        raise ArtifactError(f"recommender.json: expected a prior of {width} numbers, got {said!r}. Save it again.")
+    numbers = (_number(one, "spread") for one in spread)
+    return Prior(noise, tuple(math.inf if one is None else one for one in numbers))
 
 
 def describe(declared: object) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from recsys_emb.artifact.folder import MANIFEST, _describe
+from recsys_emb.artifact.manifest import MANIFEST, describe_file
 from recsys_emb.errors import ArtifactError
 from recsys_emb.recommender import Recommender
 from recsys_emb.schema import Categorical, History, Schema
@@ -41,7 +41,7 @@ def reseal(folder: Path, **changes: object) -> None:
     path = folder / "recommender.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     manifest = json.loads((folder / MANIFEST).read_text())
-    manifest["files"][path.name] = _describe(path)
+    manifest["files"][path.name] = describe_file(path)
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from recsys_emb.artifact.folder import MANIFEST, _describe
+from recsys_emb.artifact.manifest import MANIFEST, describe_file
 from recsys_emb.errors import ArtifactError
 from recsys_emb.lookup.new_rows import InheritedRows, MeanRows, NewRows, ZeroRows
 from recsys_emb.models.matrix_factorization import MatrixFactorization
@@ -160,7 +160,7 @@ def test_a_lineage_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     content["settings"]["lineage"][-1]["fingerprint"] = "0" * 64
     path.write_text(json.dumps(content))
     manifest = json.loads((tmp_path / "model" / MANIFEST).read_text())
-    manifest["files"]["recommender.json"] = _describe(path)
+    manifest["files"]["recommender.json"] = describe_file(path)
     (tmp_path / "model" / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ArtifactError) as caught:
         Recommender.load(tmp_path / "model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,9 @@ from recsys_emb.lookup.new_rows import ZeroRows
 from recsys_emb.recommender import Recommender
 from recsys_emb.schema import Categorical, History, MultiCategorical, Numeric, Position, Schema
 from recsys_emb.serving.convex import Pairwise, Regression, Scores, Softmax, minimise
+from recsys_emb.serving.fitted import Strength
 from recsys_emb.serving.folding import fold_in
+from recsys_emb.serving.prior import Prior
 from recsys_emb.serving.strangers import read_history
 from recsys_emb.training.losses import BPR, Logistic, SampledSoftmax, SquaredError
 from recsys_emb.training.minibatch import Minibatch
@@ -74,12 +77,15 @@ def brute_force(recommender: Recommender, history: pd.DataFrame, loss) -> torch.
     known, model = recommender._fitted, recommender.model
     user = known.user
     theta = torch.zeros(known.schema.embedding_dim + 1, dtype=torch.float64, requires_grad=True)
-    strength = known.strength
+    strength, spread = known.strength, torch.tensor(known.prior.spread, dtype=torch.float64).clamp(min=1e-9)
+    tables = (model.vectors.lookup("user"), model.biases.lookup("user"))
+    start = torch.cat([table.weight[2].detach().double() for table in tables])
 
     def value() -> torch.Tensor:
         penalty = strength.l2 * theta[:-1].square().sum() + strength.bias_l2 * theta[-1] ** 2
+        prior = known.prior.noise * ((theta - start).square() / spread).sum()
         total, count = loss(theta, model, history)
-        return total + count * user.l2_scale / 2 * penalty
+        return total + count * user.l2_scale / 2 * penalty + prior / 2
 
     optimizer = torch.optim.LBFGS(
         [theta], max_iter=500, tolerance_grad=1e-12, tolerance_change=1e-16, line_search_fn="strong_wolfe"
@@ -193,7 +199,9 @@ def test_it_is_the_minimum_of_the_stated_objective(schema, objective, loss) -> N
 def test_training_the_strangers_row_alone_ends_there(objective) -> None:
     schema = RATED if isinstance(objective, SquaredError) else CLICKED
     recommender, rows = fitted(schema, objective=objective), strangers(8).assign(user=100)
-    expected = fold_in(recommender._fitted, read_history(recommender._fitted, rows))
+    # Training knows no prior.
+    free = dataclasses.replace(recommender._fitted, prior=Prior(1.0, (math.inf,) * 4))
+    expected = fold_in(free, read_history(free, rows))
     encoder = FeatureEncoder.from_state(recommender.encoder.to_state()).partial_fit(rows)
     model = recommender.model
     model.grow(encoder, new_rows=ZeroRows())
@@ -219,9 +227,51 @@ def test_the_strength_of_l2_is_that_of_the_training(tmp_path) -> None:
         recommender.save(tmp_path / "model")
         again = Recommender.load(tmp_path / "model")
         assert again._fitted.strength == recommender._fitted.strength
-        found = fold_in(again._fitted, read_history(again._fitted, strangers().drop(columns=["country", "age"])))
+        assert again._fitted.prior == recommender._fitted.prior
+        free = dataclasses.replace(again._fitted, prior=Prior(1.0, (math.inf,) * 4))
+        found = fold_in(free, read_history(free, strangers().drop(columns=["country", "age"])))
         sizes.append(float(found.vectors.norm()))
     assert sizes[1] < sizes[0] / 10
+
+
+def test_a_prior_is_the_spread_of_the_known_users_and_the_noise_of_training() -> None:
+    recommender = fitted()
+    prior, model = recommender._fitted.prior, recommender.model
+    known = recommender.encoder.vocabularies["user"].encode(sorted(frame()["user"].unique()))
+    rows = torch.cat([tables.lookup("user").weight[known].detach() for tables in (model.vectors, model.biases)], 1)
+    torch.testing.assert_close(torch.tensor(prior.spread).double(), rows.double().var(0))
+    assert prior.noise == 2 * recommender.history.epochs[-1].train_loss
+    assert fitted(CLICKED, objective=Logistic())._fitted.prior.noise == 1.0
+
+
+def test_nothing_can_be_expected_of_users_where_only_one_is_known() -> None:
+    one = frame().assign(user=1)
+    recommender = Recommender(RATED, epochs=2, progress=False).fit(one)
+    assert set(recommender._fitted.prior.spread) == {math.inf}
+    assert np.isfinite(recommender.recommend(history=strangers(), k=3)["score"]).all()
+
+
+def test_entries_in_which_users_do_not_differ_stay_where_they_start() -> None:
+    recommender = fitted()
+    spread = (0.0, *recommender._fitted.prior.spread[1:])
+    stuck = dataclasses.replace(recommender._fitted, prior=Prior(recommender._fitted.prior.noise, spread))
+    rows = strangers().drop(columns=["country", "age"])
+    found, other = fold_in(stuck, read_history(stuck, rows)), fold_in(recommender._fitted, read_history(stuck, rows))
+    start = fold_in(stuck, read_history(stuck, rows.assign(trust=0.0))).vectors
+    assert (found.vectors[:, 0] - start[:, 0]).abs().max() < 1e-6
+    assert (found.vectors[:, 1:] - other.vectors[:, 1:]).abs().max() < 0.5
+
+
+def test_a_known_user_starts_from_its_own_row() -> None:
+    recommender = fitted()
+    model, rows = recommender.model, frame()[frame()["user"] == 3].head(1).assign(trust=0.0)
+    certain = dataclasses.replace(
+        recommender._fitted, strength=Strength(0.0, 0.0), prior=Prior(1.0, recommender._fitted.prior.spread)
+    )
+    found = fold_in(certain, read_history(certain, rows))
+    batch = recommender.encoder.transform(served(rows), with_label=False)
+    with torch.no_grad():
+        torch.testing.assert_close(found.vectors[0].float(), model.side(batch, model.user_names)[0][0])
 
 
 @settings(max_examples=30, deadline=None)

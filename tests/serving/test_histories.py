@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from recsys_emb.artifact.folder import MANIFEST, _describe
+from recsys_emb.artifact.manifest import MANIFEST, describe_file
 from recsys_emb.errors import ArtifactError
 from recsys_emb.recommender import Recommender
 from recsys_emb.schema import Categorical, History, Schema
@@ -74,7 +74,7 @@ def change_weights(folder: Path, damage: dict[str, torch.Tensor]) -> str:
     place = next(name for name in weights if name.endswith(".values")).removesuffix("values")
     save_file({**weights, **{f"{place}{name}": tensor for name, tensor in damage.items()}}, path, metadata)
     manifest = json.loads((folder / MANIFEST).read_text())
-    manifest["files"][path.name] = _describe(path)
+    manifest["files"][path.name] = describe_file(path)
     (folder / MANIFEST).write_text(json.dumps(manifest))
     return place
 
