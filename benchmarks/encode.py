@@ -36,8 +36,8 @@ from harness import Bench, Entry
 
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.schema import Categorical, MultiCategorical, Schema
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 SCHEMA = Schema(
     user=Categorical("user_id"),

@@ -42,7 +42,7 @@ from load_peers import (
 
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.loader import BatchLoader
+from recsys_emb.loading.loader import BatchLoader
 from recsys_emb.schema import Schema
 
 SCHEMA = Schema(

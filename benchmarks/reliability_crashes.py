@@ -25,9 +25,9 @@ from recsys_emb.artifact.manifest import MANIFEST
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.entities import EntityTable
 from recsys_emb.encoding.learning import EncoderState
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import ArtifactError
 from recsys_emb.schema import UnknownRow
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 PAIR = Schema(user=Categorical("user_id"), item=Categorical("movie_id"), label="rating", embedding_dim=8)
 SOLVERS = {"SequentialSGD": SequentialSGD(), "Minibatch": Minibatch(batch_size=512)}

@@ -6,11 +6,10 @@ into vectors, and a `Recommender` trains, judges, recommends, saves and grows a 
 
 from recsys_emb._version import __version__
 from recsys_emb.artifact.inspecting import inspect
-from recsys_emb.encoding.batch import MISSING_INDEX, PADDING_INDEX, UNKNOWN_INDEX, Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.loader import BatchLoader
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.evaluation.splitting import split_last, split_random, split_time
+from recsys_emb.loading.loader import BatchLoader
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
 from recsys_emb.lookup.fused_embedding import FusedEmbedding
@@ -41,6 +40,8 @@ from recsys_emb.training.losses import BPR, Logistic, SampledSoftmax, SquaredErr
 from recsys_emb.training.minibatch import Minibatch
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
 from recsys_emb.training.sequential import SequentialSGD
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, PADDING_INDEX, UNKNOWN_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 __all__ = [
     "BPR",

@@ -34,11 +34,11 @@ from recsys_emb.encoding.batch import Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.entities import EntityTable
 from recsys_emb.encoding.learning import EncoderState
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import ArtifactError, listed
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import Unknown
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 SCHEMA = "schema.json"
 

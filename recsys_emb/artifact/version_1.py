@@ -14,8 +14,8 @@ from recsys_emb.artifact.tables import read_table
 from recsys_emb.encoding.batch import Batch, Column, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.entities import EntityTable
-from recsys_emb.encoding.vocabulary import whole
 from recsys_emb.errors import ArtifactError, listed
+from recsys_emb.vocabulary.vocabulary import whole
 
 USERS, ITEMS, SEEN = "users.parquet", "items.parquet", "seen.parquet"
 _REMEDY = "Save the artifact again."

@@ -1,1 +1,1 @@
-"""Any table to a stream of Arrow batches, to indices, to a `Batch`."""
+"""A schema and its vocabularies over a stream of Arrow batches: a `Batch` of indices and numbers."""

@@ -11,10 +11,7 @@ import torch
 from torch import Tensor
 
 from recsys_emb.errors import ColumnError, did_you_mean, listed
-
-PADDING_INDEX = 0
-MISSING_INDEX = 1
-UNKNOWN_INDEX = 2
+from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,16 +13,17 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX, Column, Jagged
+from recsys_emb.encoding.batch import Column, Jagged
 from recsys_emb.encoding.filling import Array, Growing, PerRow, numbered
-from recsys_emb.encoding.lists import Lists, read_lists
 from recsys_emb.encoding.numbers import Numbers, read_numbers, refuse_rows
-from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.statistics import NumericStatistics
 from recsys_emb.encoding.values import as_declared, is_whole, read_finite, read_key_lists, read_keys, read_positions
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import ColumnError
 from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Position
+from recsys_emb.sources.lists import Lists, read_lists
+from recsys_emb.sources.parts import Rows
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 FIRST_POSITION = 3
 _PLAIN_NUMBER = 2.0**53  # below, an integer is a float of the same value, and a float is one of float32's range

@@ -16,9 +16,7 @@ from recsys_emb.encoding.crew import crew
 from recsys_emb.encoding.learning import EncoderState, Learning
 from recsys_emb.encoding.lineage import check_indices_stay
 from recsys_emb.encoding.row_encoder import Answers, RowEncoder, folder_types
-from recsys_emb.encoding.sources import open_source
 from recsys_emb.encoding.statistics import NumericStatistics
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import (
     ColumnError,
     DataError,
@@ -29,6 +27,8 @@ from recsys_emb.errors import (
     listed,
 )
 from recsys_emb.schema import History, Schema
+from recsys_emb.sources.sources import open_source
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 
 class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):

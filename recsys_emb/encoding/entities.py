@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX, Batch, Column, Jagged
+from recsys_emb.encoding.batch import Batch, Column, Jagged
 from recsys_emb.encoding.stacking import stack_rows
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.parts import Rows
 from recsys_emb.errors import DataError
+from recsys_emb.sources.parts import Rows
 
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from recsys_emb.encoding.crew import Crew
-from recsys_emb.encoding.parts import Rows
-from recsys_emb.encoding.sources import Source
 from recsys_emb.encoding.statistics import ExactMoments, NumericStatistics
 from recsys_emb.encoding.values import is_whole, read_finite, read_key_lists, read_keys, read_positions
-from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
 from recsys_emb.errors import KeyTypeError, SchemaError, listed
 from recsys_emb.schema import Keyed, MultiCategorical, Numeric, Position, Schema
+from recsys_emb.sources.parts import Rows
+from recsys_emb.sources.sources import Source
+from recsys_emb.vocabulary.vocabulary import Vocabulary, VocabularyBuilder
 
 
 @dataclass(frozen=True)

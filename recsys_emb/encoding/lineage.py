@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 
 from recsys_emb.encoding.learning import EncoderState
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import LineageError, counted, listed
 from recsys_emb.schema import Feature, History, Numeric, Position
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

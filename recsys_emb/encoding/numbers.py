@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recsys_emb.encoding.arrow_types import is_number, type_name
 from recsys_emb.errors import DataError, counted
+from recsys_emb.sources.arrow_types import is_number, type_name
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
 

@@ -22,14 +22,14 @@ from recsys_emb.encoding.columns import (
 )
 from recsys_emb.encoding.crew import ALONE, Crew, crew
 from recsys_emb.encoding.filling import Array, PerRow
-from recsys_emb.encoding.frames import memory_part
 from recsys_emb.encoding.learning import EncoderState
 from recsys_emb.encoding.numbers import read_numbers, refuse_rows
-from recsys_emb.encoding.parts import Rows
-from recsys_emb.encoding.sources import Source
 from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.encoding.values import declared_type
 from recsys_emb.schema import Categorical, History, MultiCategorical, Numeric, Position, Schema
+from recsys_emb.sources.frames import memory_part
+from recsys_emb.sources.parts import Rows
+from recsys_emb.sources.sources import Source
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_emb.encoding.arrow_types import is_list, is_number, type_name
-from recsys_emb.encoding.frames import memory_part
-from recsys_emb.encoding.lists import read_lists
-from recsys_emb.encoding.parts import Rows
-from recsys_emb.encoding.sources import Source, open_source
-from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
 from recsys_emb.errors import RecsysEmbError
+from recsys_emb.sources.arrow_types import is_list, is_number, type_name
+from recsys_emb.sources.frames import memory_part
+from recsys_emb.sources.lists import read_lists
+from recsys_emb.sources.parts import Rows
+from recsys_emb.sources.sources import Source, open_source
+from recsys_emb.vocabulary.vocabulary import Vocabulary, VocabularyBuilder
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_emb.encoding.arrow_types import is_number, type_name
-from recsys_emb.encoding.lists import Lists, read_lists
 from recsys_emb.encoding.numbers import Numbers, read_numbers, refuse_rows
-from recsys_emb.encoding.parts import Rows
 from recsys_emb.errors import DataError, KeyTypeError, SchemaError
 from recsys_emb.schema import Keyed, MultiCategorical, Position
+from recsys_emb.sources.arrow_types import is_number, type_name
+from recsys_emb.sources.lists import Lists, read_lists
+from recsys_emb.sources.parts import Rows
 
 _PYTHON_TYPES = {"int64": int, "string": str, "large_string": str}
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import UNKNOWN_INDEX
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.lineage import RowMeanings, vocabulary_of
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import LineageError
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
 from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.lookup.tables import FeatureTable, pair_of
+from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 
 @torch.no_grad()

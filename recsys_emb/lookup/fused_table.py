@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import PADDING_INDEX
 from recsys_emb.errors import FitError
 from recsys_emb.lookup.base import IndexLookup, draw_rows, normal_rows
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.fused_lookup import looked_up
 from recsys_emb.lookup.growth import Optimizers
 from recsys_emb.lookup.row_stack import RowStack, into_views
+from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 
 class FusedTable(IndexLookup):

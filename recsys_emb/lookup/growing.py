@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import torch
 
-from recsys_emb.encoding.batch import UNKNOWN_INDEX
 from recsys_emb.encoding.columns import FIRST_POSITION
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.lineage import RowMeanings, vocabulary_of
@@ -18,6 +17,7 @@ from recsys_emb.lookup.numeric import NumericProjection
 from recsys_emb.lookup.projected import ProjectedEmbedding
 from recsys_emb.lookup.tables import FeatureTable, TableSizes
 from recsys_emb.schema.columns import Position
+from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
 
 
 def ways(new_rows: ByFeature, places: Mapping[str, int]) -> dict[str, NewRows]:

@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import DataError
 from recsys_emb.lookup.pretrained import PretrainedVectors
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 
 class Newcomers(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import PADDING_INDEX
 from recsys_emb.lookup.row_rules import RowRule, Settings
+from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 
 def named_rows(firsts: Sequence[int], places: Sequence[int], columns: Sequence[Tensor], *, together: bool) -> Tensor:

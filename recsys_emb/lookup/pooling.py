@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from recsys_emb.encoding.batch import MISSING_INDEX, PADDING_INDEX, Jagged
+from recsys_emb.encoding.batch import Jagged
 from recsys_emb.schema.columns import Pooling
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, PADDING_INDEX
 
 
 def pooled_weights(lists: Jagged, pooling: Pooling) -> Jagged:

@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from recsys_emb.encoding.batch import MISSING_INDEX, PADDING_INDEX
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import ColumnError, DataError, counted, listed
 from recsys_emb.lookup.base import IndexLookup
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.coverage import Coverage
 from recsys_emb.lookup.projected import ProjectedEmbedding
 from recsys_emb.lookup.vector_files import VectorFile, read_binary, read_parquet, read_text
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, PADDING_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from recsys_emb import kernels
-from recsys_emb.encoding.batch import PADDING_INDEX
 from recsys_emb.encoding.crew import crew
 from recsys_emb.errors import DataError
 from recsys_emb.lookup.huge_pages import ask_for_huge_pages
 from recsys_emb.lookup.plain_rows import move_rows, named_rows, read_rows
 from recsys_emb.lookup.row_rules import RowRule, Settings
+from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 if TYPE_CHECKING:
     from recsys_emb.kernels.row_gather import Integers, Stack

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeAlias, cast
 
-from recsys_emb.encoding.batch import PADDING_INDEX
 from recsys_emb.lookup.base import IndexLookup, seeded_generator
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.hashed import HashedEmbedding
@@ -15,6 +14,7 @@ from recsys_emb.lookup.quotient_remainder import QuotientRemainderEmbedding
 from recsys_emb.schema.columns import Categorical, Feature, History, MultiCategorical, Numeric
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import Hashed, Lookup, OneHot, QuotientRemainder, Table
+from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 FeatureTable: TypeAlias = IndexLookup | NumericProjection | HistoryEmbedding
 

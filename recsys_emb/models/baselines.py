@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor
 
-from recsys_emb.encoding.batch import MISSING_INDEX, Batch, Column, Jagged
+from recsys_emb.encoding.batch import Batch, Column, Jagged
 from recsys_emb.errors import DataError, EmptySourceError, FitError, NotFittedError, counted, listed
 from recsys_emb.lookup.pooling import pooled_weights
+from recsys_emb.vocabulary.reserved import MISSING_INDEX
 
 Floats: TypeAlias = NDArray[np.float64]
 LinearEstimator: TypeAlias = Ridge | LogisticRegression

@@ -9,13 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.columns import FIRST_POSITION, PositionCodec
 from recsys_emb.encoding.learning import EncoderState
-from recsys_emb.encoding.parts import Rows
 from recsys_emb.encoding.statistics import ExactMoments, NumericStatistics
 from recsys_emb.encoding.values import read_finite, read_key_lists, read_keys, read_positions
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.reporting.drift import (
     expected_counts,
     frequency_bands,
@@ -28,6 +25,9 @@ from recsys_emb.reporting.feature_report import FeatureReport
 from recsys_emb.reporting.frequent import FrequentValues
 from recsys_emb.schema.columns import Categorical, Keyed, Numeric, Position
 from recsys_emb.schema.tables import RefuseUnknown, UnknownRow
+from recsys_emb.sources.parts import Rows
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 # Floats from here on are no exact integers, and no keys.
 _FLOAT_INTEGERS = 2.0**53

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
 from recsys_emb.schema.tables import UnknownRow
+from recsys_emb.vocabulary.vocabulary import Vocabulary, VocabularyBuilder
 
 if TYPE_CHECKING:
-    from recsys_emb.encoding.keys import ArrowColumn
+    from recsys_emb.sources.keys import ArrowColumn
 
 CAPACITY = 2**16
 

@@ -13,7 +13,6 @@ import pandas as pd
 
 from recsys_emb.encoding.crew import crew
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.sources import open_source
 from recsys_emb.errors import DataError, counted
 from recsys_emb.reporting.counters import counters_of
 from recsys_emb.reporting.drift import LARGE
@@ -21,6 +20,7 @@ from recsys_emb.reporting.feature_report import FeatureReport
 from recsys_emb.reporting.page import heading, paragraph, picture, table, write_page
 from recsys_emb.reporting.pictures import draw_coverage
 from recsys_emb.reporting.text import TextTable, decimal, many, percent, plain, shown, whole
+from recsys_emb.sources.sources import open_source
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.columns import FIRST_POSITION
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import DataError
@@ -22,6 +21,7 @@ from recsys_emb.lookup.tables import FeatureTable
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.columns import Feature, History, Numeric, Position
 from recsys_emb.schema.schema import Schema
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
 
 Model: TypeAlias = MatrixFactorization | FeatureEmbedding
 RowCounts: TypeAlias = Mapping[str, npt.ArrayLike]

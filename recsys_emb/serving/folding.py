@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import UNKNOWN_INDEX, Batch
+from recsys_emb.encoding.batch import Batch
 from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.serving.convex import Pairwise, Problem, Regression, Scores, Softmax, minimise
 from recsys_emb.serving.fitted import Fitted
@@ -32,6 +32,7 @@ from recsys_emb.serving.scoring import at_rest, sides
 from recsys_emb.serving.strangers import Strangers
 from recsys_emb.training.losses import BPR, Logistic, SampledSoftmax
 from recsys_emb.training.objective import Units, UnseenItems
+from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
 
 
 class Side(NamedTuple):

@@ -13,7 +13,6 @@ from typing import Any
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.row_encoder import folder_types
-from recsys_emb.encoding.sources import Source, open_source
 from recsys_emb.errors import ColumnError, DataError
 from recsys_emb.lookup.new_rows import ByFeature
 from recsys_emb.models.matrix_factorization import MatrixFactorization
@@ -26,6 +25,7 @@ from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import Memory
 from recsys_emb.serving.prior import Prior
 from recsys_emb.serving.resuming import CheckpointFolder, describe_run
+from recsys_emb.sources.sources import Source, open_source
 from recsys_emb.training.checkpoints import Checkpoints
 from recsys_emb.training.fitting import Solver, train
 from recsys_emb.training.history import FitHistory

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX, Batch, Column, Jagged
+from recsys_emb.encoding.batch import Batch, Column, Jagged
 from recsys_emb.encoding.columns import FIRST_POSITION
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.entities import EntityTable
 from recsys_emb.errors import SchemaError
 from recsys_emb.schema.columns import Categorical, Feature, History, MultiCategorical, Numeric, Position
 from recsys_emb.schema.schema import Schema
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from recsys_emb.encoding.columns import to_series
-from recsys_emb.encoding.keys import to_arrow
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import DataError
+from recsys_emb.sources.keys import to_arrow
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,13 @@ from torch import Tensor
 from recsys_emb.encoding.batch import Batch, Column
 from recsys_emb.encoding.columns import to_series
 from recsys_emb.encoding.row_encoder import Answers
-from recsys_emb.encoding.sources import Source
 from recsys_emb.encoding.values import read_keys
-from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
 from recsys_emb.errors import ColumnError, DataError, counted
 from recsys_emb.schema.columns import Categorical, History
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.learning import open_again
+from recsys_emb.sources.sources import Source
+from recsys_emb.vocabulary.vocabulary import Vocabulary, VocabularyBuilder
 
 _WHERE = "Recommender.recommend: history"
 

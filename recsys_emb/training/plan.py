@@ -15,7 +15,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from recsys_emb import kernels
-from recsys_emb.encoding.batch import PADDING_INDEX, Batch, Column, Jagged
+from recsys_emb.encoding.batch import Batch, Column, Jagged
+from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 if TYPE_CHECKING:
     from recsys_emb.kernels.sequential import Lists

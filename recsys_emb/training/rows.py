@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import UNKNOWN_INDEX, Batch, Column, Jagged
+from recsys_emb.encoding.batch import Batch, Column, Jagged
 from recsys_emb.errors import DataError, EmptySourceError, counted
 from recsys_emb.lookup.base import check_indices
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
@@ -18,6 +18,7 @@ from recsys_emb.lookup.pooling import pooled_weights
 from recsys_emb.schema.columns import Categorical, Keyed, MultiCategorical
 from recsys_emb.schema.schema import Schema
 from recsys_emb.training.objective import Objective
+from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
 
 
 def learnable(batch: Batch, schema: Schema, objective: Objective, *, where: str = "train") -> Batch:

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import UNKNOWN_INDEX, Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.entities import EntityTable
 from recsys_emb.errors import FitError, counted
 from recsys_emb.schema.columns import Categorical
 from recsys_emb.schema.schema import Schema
 from recsys_emb.training.past import Past
+from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
 
 
 @dataclass(frozen=True, eq=False)

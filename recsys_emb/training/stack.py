@@ -9,12 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from recsys_emb.encoding.batch import UNKNOWN_INDEX
 from recsys_emb.lookup.one_hot import OneHotProjection
 from recsys_emb.lookup.tables import FeatureTable
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.columns import Categorical, History
 from recsys_emb.training.objective import Defaults
+from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 

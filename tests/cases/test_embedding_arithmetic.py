@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from recsys_emb.encoding.batch import MISSING_INDEX, PADDING_INDEX, Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import FitError, IndexRangeError
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
@@ -25,6 +24,8 @@ from recsys_emb.schema.tables import Hashed, Lookup, OneHot, QuotientRemainder
 from recsys_emb.training.losses import SquaredError
 from recsys_emb.training.minibatch import Minibatch
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, PADDING_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 DEVICES = [
     "cpu",

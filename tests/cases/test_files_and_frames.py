@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.inference import infer_schema
-from recsys_emb.encoding.loader import BatchLoader
 from recsys_emb.errors import ColumnError, DataError, EmptySourceError
+from recsys_emb.loading.loader import BatchLoader
 from recsys_emb.schema import Categorical, Numeric, Position, Schema
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
 
 USERS_AND_BRANDS = Schema(user=Categorical("u"), item=Categorical("brand"))
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_emb.encoding.batch import UNKNOWN_INDEX
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.vocabulary import Vocabulary, VocabularyBuilder
 from recsys_emb.errors import KeyTypeError
 from recsys_emb.schema import Categorical, Schema, UnknownRow
+from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary, VocabularyBuilder
 
 MIXED = [1, "1", True, 1.0, 2, "a"]
 

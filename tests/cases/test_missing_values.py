@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from recsys_emb.encoding.batch import MISSING_INDEX
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.schema import Categorical, Schema, UnknownRow
+from recsys_emb.vocabulary.reserved import MISSING_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 SPELLINGS: dict[str, Any] = {
     "None": pd.Series(["x", "y", None], dtype=object),

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import DataError
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.pretrained import PretrainedVectors
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 WORDS = {
     "the": [0.1, 0.2, 0.3],

@@ -17,20 +17,20 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import IndexRangeError, UnknownValueError
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.one_hot import one_hot
 from recsys_emb.schema import Categorical, RefuseUnknown, Schema, UnknownBuckets, UnknownRow
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 RULES = [UnknownRow(), UnknownBuckets(1), UnknownBuckets(5), RefuseUnknown()]
 ROWS = ["a", "a", "a", "b", "b", "c", "c", "d", "d"]
 
 FIT_AND_PRINT = """
 import json, sys
-from recsys_emb.encoding.vocabulary import Vocabulary
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 from recsys_emb.schema import UnknownBuckets
 vocabulary = Vocabulary.from_values(sys.argv[1].split(), unknown=UnknownBuckets(64))
 print(json.dumps([vocabulary.values.to_pylist(), vocabulary.encode(["x", "y", "z"]).tolist()]))

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pytest
 import torch
 
-from recsys_emb.encoding import crew, files, frames, parts, sources
+from recsys_emb.encoding import crew
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.sources import open_source
 from recsys_emb.errors import ColumnError, DataError, KeyTypeError
 from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Position, Schema
+from recsys_emb.sources import files, frames, parts, sources
+from recsys_emb.sources.sources import open_source
 
 SCHEMA = Schema(
     user=Categorical("user"),

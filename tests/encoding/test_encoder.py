@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX, Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import (
     ColumnError,
@@ -38,6 +38,7 @@ from recsys_emb.schema import (
     Schema,
     UnknownBuckets,
 )
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
 
 SCHEMA = Schema(
     user=Categorical("user"),

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from recsys_emb.encoding.batch import MISSING_INDEX, Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.entities import EntityTable
 from recsys_emb.errors import ColumnError
+from recsys_emb.vocabulary.reserved import MISSING_INDEX
 
 NAMES = ["item", "tags", "price"]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from recsys_emb.encoding.batch import MISSING_INDEX, Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import ColumnError, FitError, IndexRangeError, SchemaError
 from recsys_emb.lookup.category import CategoryEmbedding
@@ -20,6 +20,7 @@ from recsys_emb.lookup.quotient_remainder import QuotientRemainderEmbedding
 from recsys_emb.schema.columns import Categorical, History, MultiCategorical, Numeric, Position
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import Hashed, Lookup, OneHot, QuotientRemainder, UnknownBuckets
+from recsys_emb.vocabulary.reserved import MISSING_INDEX
 
 
 @dataclass

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from recsys_emb.encoding.batch import PADDING_INDEX, Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.errors import IndexRangeError, SchemaError
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
@@ -23,6 +23,7 @@ from recsys_emb.schema.columns import Categorical, MultiCategorical, Numeric, Po
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import Hashed, OneHot
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
+from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 
 @dataclass

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from recsys_emb.encoding.batch import PADDING_INDEX, Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
 from recsys_emb.schema.columns import MultiCategorical
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import Hashed, Lookup, OneHot, QuotientRemainder
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
+from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 TABLES = [Lookup(), OneHot(), OneHot(dense_limit=0), Hashed(6), QuotientRemainder(3)]
 PADDED = Batch({"tags": Jagged.from_lists([[3, 0, 5, 0], [0, 0], [0, 11]])})

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from recsys_emb.encoding.batch import MISSING_INDEX, PADDING_INDEX, Jagged
+from recsys_emb.encoding.batch import Jagged
 from recsys_emb.lookup.pooling import filled_lists, list_mask, pool, pooled_weights
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, PADDING_INDEX
 
 POOLINGS = ["mean", "sum", "sqrtn", "max"]
 entries = st.tuples(st.integers(0, 6), st.sampled_from([0.0, 0.5, 1.0, 3.0]))

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import ColumnError, DataError, KeyTypeError
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.hashed import HashedEmbedding
@@ -18,6 +17,7 @@ from recsys_emb.lookup.one_hot import OneHotProjection
 from recsys_emb.lookup.pretrained import PretrainedVectors
 from recsys_emb.lookup.projected import ProjectedEmbedding
 from recsys_emb.schema.tables import RefuseUnknown
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 DRINKS = {"tea": [1.0, 2.0], "milk": [3.0, 4.0], "rum": [5.0, 6.0]}
 

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recsys_emb.encoding.batch import MISSING_INDEX, UNKNOWN_INDEX
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import SchemaError
 from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Position, Schema
 from recsys_emb.serving.memory import Memory, pair_of, served
+from recsys_emb.vocabulary.reserved import MISSING_INDEX, UNKNOWN_INDEX
 
 PAIR = Schema(user=Categorical("user"), item=Categorical("item"), embedding_dim=2)
 

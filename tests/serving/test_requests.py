@@ -8,9 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from recsys_emb.encoding.vocabulary import Vocabulary
 from recsys_emb.errors import DataError
 from recsys_emb.serving.requests import check_k, read_candidates, read_values
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary.from_values([5, 5, 7], name="item")
 

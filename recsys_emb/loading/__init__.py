@@ -1,0 +1,1 @@
+"""Encoded rows to a shuffled, resumable stream of batches."""

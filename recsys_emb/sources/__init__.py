@@ -1,0 +1,1 @@
+"""Any table to a stream of checked Arrow batches."""

@@ -1,0 +1,259 @@
+"""Parquet files by path, folder, glob or URI, each with its own column types."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import operator
+import os
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from recsys_emb.errors import DataError
+from recsys_emb.sources.arrow_types import is_list, is_text
+from recsys_emb.sources.parts import BATCH_ROWS, Blocks, Part
+
+_ENDINGS = (".parquet", ".parq", ".pq")
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+# A text column that takes fewer bytes per value than this was stored as a small dictionary, and is read as one.
+_DICTIONARY_BYTES = 4
+
+
+def file_parts(location: str, types: Mapping[str, pa.DataType]) -> list[Part]:
+    """Open the Parquet files that a path, a folder, a glob or a URI means, in the order of their paths.
+
+    Parameters
+    ----------
+    location
+        A folder is searched at any depth for files that end in ``.parquet``, ``.parq`` or ``.pq``, leaving out
+        names that begin with ``_`` or ``.``. In a glob, ``**`` stands for any number of folders; in a URI, only
+        ``*`` is a pattern.
+    types
+        Of columns that come from ``key=value`` folder names; text where none is given.
+
+    Raises
+    ------
+    DataError
+        When there is no such file, or one is not Parquet.
+    """
+    filesystem, path = _resolve(location)
+    folder, found = _find(filesystem, path)
+    if not found:
+        raise DataError(f"{location}: expected Parquet files, got none. Check the path.")
+    files = [_File(posixpath.relpath(one, folder or "/"), one, filesystem, types) for one in sorted(found)]
+    return [file.part() for file in files]
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file: what messages call it, where it is, and the types of its folder columns."""
+
+    name: str
+    path: str
+    filesystem: fs.FileSystem
+    types: Mapping[str, pa.DataType]
+
+    def part(self) -> Part:
+        """Read the footer. A column inside the file precedes one in a folder name: it has a type of its own."""
+        with self._named(), self._open() as file:
+            own, footer = file.schema_arrow.names, file.metadata
+            sizes = _sizes(file)
+        groups = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
+        return Part(
+            self.name,
+            (*own, *(key for key in self._folder_columns() if key not in own)),
+            self.read,
+            footer.num_rows,
+            is_file=True,
+            by_column=True,
+            sizes=sizes,
+            blocks=Blocks(groups, self.read_block),
+            version=self.version,
+        )
+
+    def read(self, names: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
+        """Stream the columns called ``names``, of all row groups or some."""
+        with self._named():
+            with self._open() as file:
+                own = [name for name in names if name in file.schema_arrow.names]
+                runs = _runs(file, own, range(file.num_row_groups) if groups is None else groups)
+                footer = file.metadata
+            for small, together in runs:
+                with self._open(read_dictionary=small, metadata=footer) as file:
+                    for some in together:
+                        for record in file.iter_batches(BATCH_ROWS, some, own, use_threads=len(own) > 1):
+                            yield self._complete(record, names)
+
+    def read_block(self, names: Sequence[str], number: int) -> Iterator[pa.RecordBatch]:
+        """Stream the columns called ``names`` of a row group."""
+        return self.read(names, [number])
+
+    def version(self) -> tuple[str, int, int]:
+        """Where the file is, its bytes, and the time of its last change in nanoseconds."""
+        info = self.filesystem.get_file_info(self.path)
+        return f"{self.filesystem.type_name}:{self.path}", info.size or 0, info.mtime_ns or 0
+
+    def _open(self, **options: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(self.path, filesystem=self.filesystem, **options)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Say which file it was: Arrow does not."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise DataError(
+                f"{self.name}: expected a whole Parquet file, got an error: {reason}. "
+                "Write it again; read other formats with pandas and pass the frame."
+            ) from error
+
+    def _folder_columns(self) -> dict[str, str]:
+        pairs = [name.split("=", 1) for name in self.path.split("/")[:-1] if "=" in name]
+        return {key: unquote(text) for key, text in pairs}
+
+    def _complete(self, record: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        own = record.schema.names
+        arrays = [record.column(name) if name in own else self._constant(name, record.num_rows) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+    def _constant(self, name: str, num_rows: int) -> pa.Array:
+        text, kind = self._folder_columns()[name], self.types.get(name, pa.string())
+        try:
+            value = pa.scalar(None if text == _HIVE_NULL else text, pa.string()).cast(kind)
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"{self.name}: expected {name!r} to be {kind}, got {text!r}. Rename the folder, or change dtype=."
+            ) from None
+        return pa.repeat(value, num_rows)
+
+
+# --- row groups --------------------------------------------------------------------------------------------------
+
+
+def _runs(
+    file: pq.ParquetFile, names: Sequence[str], numbers: Sequence[int]
+) -> list[tuple[list[str], list[list[int]]]]:
+    """Columns to read as dictionaries, and the row groups to read so, together or one by one.
+
+    Text that is stored as a small dictionary is several times faster to read as one. Arrow cannot join the
+    dictionaries of lists from several row groups, so groups that have such are read one by one.
+    """
+    kinds = {name: file.schema_arrow.field(name).type for name in names}
+    lists = [name for name, kind in kinds.items() if is_list(kind)]
+    texts = [name for name, kind in kinds.items() if is_text(kind.value_type if name in lists else kind)]
+    apart = [name for name in lists if name in texts or pa.types.is_dictionary(kinds[name].value_type)]
+    groups = [(_small_texts(file.metadata.row_group(number), texts), [number]) for number in numbers]
+    runs = []
+    for small, run in itertools.groupby(groups, key=operator.itemgetter(0)):
+        alike = [group for _, group in run]
+        runs.append((small, alike if apart else [list(itertools.chain(*alike))]))
+    return runs
+
+
+def _sizes(file: pq.ParquetFile) -> dict[str, int]:
+    """Bytes of the columns, not compressed: what reading them costs, roughly."""
+    sizes = dict.fromkeys(file.schema_arrow.names, 0)
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        for chunk in map(group.column, range(group.num_columns)):
+            path = chunk.path_in_schema
+            name = path if path in sizes else path.partition(".")[0]
+            sizes[name] = sizes.get(name, 0) + chunk.total_uncompressed_size
+    return sizes
+
+
+def _small_texts(group: pq.RowGroupMetaData, names: Sequence[str]) -> list[str]:
+    """Paths of those text columns in a row group that are stored as small dictionaries."""
+    prefixes = tuple(f"{name}." for name in names)
+    chunks = [group.column(place) for place in range(group.num_columns)]
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if (chunk.path_in_schema in names or chunk.path_in_schema.startswith(prefixes))
+        and chunk.has_dictionary_page
+        and chunk.total_uncompressed_size < _DICTIONARY_BYTES * chunk.num_values
+    ]
+
+
+# --- finding files -----------------------------------------------------------------------------------------------
+
+
+def _resolve(location: str) -> tuple[fs.FileSystem, str]:
+    if "://" in location:
+        try:
+            filesystem, path = fs.FileSystem.from_uri(location)
+        except (pa.ArrowException, OSError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise DataError(
+                f"{location}: expected a URI that can be opened, got an error: {reason}. Check it."
+            ) from error
+        return filesystem, path
+    return fs.LocalFileSystem(), Path(location).expanduser().absolute().as_posix()
+
+
+def _find(filesystem: fs.FileSystem, path: str) -> tuple[str, list[str]]:
+    """Give the files that a path means, and the folder that messages name them from."""
+    info = filesystem.get_file_info(path)
+    if info.type == fs.FileType.File:
+        return posixpath.dirname(path), [path]
+    if info.type == fs.FileType.Directory:
+        return path, [one for one in _walk(filesystem, path) if _is_data(one, path)]
+    folder = _folder_above_pattern(path)
+    walked = [] if folder is None else _walk(filesystem, folder)
+    return folder or "/", [one for one in walked if _matches(one.split("/"), path.split("/"))]
+
+
+def _walk(filesystem: fs.FileSystem, folder: str) -> list[str]:
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return list(_walk_local(folder, set()))
+    selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+    return [info.path for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File]
+
+
+def _walk_local(folder: str, above: set[str]) -> Iterator[str]:
+    """Follow links, but never back into a folder that is being walked."""
+    real = os.path.realpath(folder)
+    if real in above or not Path(folder).is_dir():
+        return
+    for entry in os.scandir(folder):
+        path = posixpath.join(folder, entry.name)
+        if entry.is_dir():
+            yield from _walk_local(path, above | {real})
+        else:
+            yield path
+
+
+def _is_data(path: str, folder: str) -> bool:
+    """Whether a file in a folder holds rows: Spark and others leave markers beside them."""
+    below = path[len(folder) :].strip("/").split("/")
+    is_marker = any(name.startswith(("_", ".")) and "=" not in name for name in below)
+    return path.lower().endswith(_ENDINGS) and not is_marker
+
+
+def _folder_above_pattern(path: str) -> str | None:
+    """Give the folder below which a glob can match, or None when the path is no glob."""
+    names = path.split("/")
+    plain = next((place for place, name in enumerate(names) if any(sign in name for sign in "*?[")), None)
+    return None if plain is None else "/".join(names[:plain]) or "/"
+
+
+def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path fits a glob, folder by folder."""
+    if not pattern:
+        return not names
+    if pattern[0] == "**" and _matches(names, pattern[1:]):
+        return True
+    if not names:
+        return False
+    fits = pattern[0] == "**" or fnmatch.fnmatchcase(names[0], pattern[0])
+    return fits and _matches(names[1:], pattern if pattern[0] == "**" else pattern[1:])

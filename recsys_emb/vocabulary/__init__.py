@@ -1,0 +1,1 @@
+"""Values to indices and back: identity, counts, and the append-only vocabulary."""
