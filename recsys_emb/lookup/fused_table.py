@@ -103,7 +103,7 @@ class FusedTable(IndexLookup):
         num_embeddings: int,
         *,
         generator: torch.Generator | None = None,
-        optimizer: Optimizers = None,  # noqa: ARG002 — of the protocol
+        optimizer: Optimizers = None,
     ) -> None:
         """Append rows, drawn as at birth; old rows and their state stay bit for bit. No optimizer has any."""
         shape, stack = (self._fresh_rows(num_embeddings), self.embedding_dim), self._stack[0]
@@ -118,7 +118,7 @@ class FusedTable(IndexLookup):
         first = self._stack[0].firsts[self.place]
         return matrix[first : first + self.num_embeddings]
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: ARG002 — of the protocol
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         destination[f"{prefix}weight"] = self.weight
 
     def _load_from_state_dict(

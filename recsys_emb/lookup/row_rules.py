@@ -66,7 +66,7 @@ class RowRule(ABC):
         """What state begins with."""
         return 0.0
 
-    def settings(self, step: int) -> Settings:  # noqa: ARG002 — of the protocol
+    def settings(self, step: int) -> Settings:
         """Give the numbers of a table's step, which counts from 1."""
         return Settings(self.lr, self.l2)
 
@@ -109,7 +109,7 @@ class SGDUpdate(RowRule):
         """Move the rows of some lookups by the compiled kernel."""
         kernels.row_update.sgd(stack, state, lookups, settings)
 
-    def moved(self, gradient: Tensor, state: Mapping[str, Tensor], settings: Settings) -> Tensor:  # noqa: ARG002 — of the protocol
+    def moved(self, gradient: Tensor, state: Mapping[str, Tensor], settings: Settings) -> Tensor:
         """Give ``lr·g``."""
         return gradient * settings.rate
 

@@ -181,7 +181,7 @@ class RowStack(nn.Module):
             saved |= {f"{name}_{place}": state[self.rows_of(place)] for place in range(len(self.sizes))}
         return saved
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: ARG002
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         destination.update({f"{prefix}{key}": value for key, value in self._saved().items()})
 
     def _load_from_state_dict(

@@ -174,7 +174,7 @@ class _NumericCounter:
     def observe(self, rows: Rows) -> None:
         self._moments = self._moments.adding(read_finite(rows, self._name))
 
-    def reports(self, top: int) -> list[FeatureReport]:  # noqa: ARG002 — of the protocol
+    def reports(self, top: int) -> list[FeatureReport]:
         fitted, found = self._fitted, self._moments.statistics()
         both = fitted.count > 0 and found.count > 0
         return [

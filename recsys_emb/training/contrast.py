@@ -42,7 +42,7 @@ class Labels:
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
 
-    def scores(self, sides: Sides, chosen: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:  # noqa: ARG002 — of the protocol
+    def scores(self, sides: Sides, chosen: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Score own items alone."""
         scores = sides.own()
         return scores, scores.new_zeros(())

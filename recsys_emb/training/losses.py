@@ -66,7 +66,7 @@ class SquaredError:
         """Standardise the label."""
         return ((label.double() - units.offset) / units.scale).float()
 
-    def constant(self, units: Units) -> float:  # noqa: ARG002 — of the protocol
+    def constant(self, units: Units) -> float:
         """Zero: the mean is in the targets."""
         return 0.0
 
@@ -147,7 +147,7 @@ Learn ratings with SquaredError(), or rank with Logistic(negatives=5).
         positive, total = float((weights * values).sum()), float(weights.sum())
         return Units(float(torch.logit(torch.tensor((positive + 0.5) / (total + 1), dtype=torch.float64))), 1.0)
 
-    def targets(self, label: Tensor, units: Units) -> Tensor:  # noqa: ARG002 — of the protocol
+    def targets(self, label: Tensor, units: Units) -> Tensor:
         """Give the label itself; with negatives, 1."""
         return torch.ones_like(label) if self.negatives else label
 
@@ -160,11 +160,11 @@ Learn ratings with SquaredError(), or rank with Logistic(negatives=5).
         own = F.binary_cross_entropy_with_logits(scores[:, 0], targets, reduction="none")
         return own + F.softplus(scores[:, 1:]).sum(1)
 
-    def validate(self, scores: Tensor, label: Tensor, low: float, high: float) -> float:  # noqa: ARG002 — of the protocol
+    def validate(self, scores: Tensor, label: Tensor, low: float, high: float) -> float:
         """Mean log loss."""
         return float(self.loss(scores, self.targets(label, Units(0.0, 1.0))).double().mean())
 
-    def answer(self, scores: Tensor, low: float, high: float) -> Tensor:  # noqa: ARG002 — of the protocol
+    def answer(self, scores: Tensor, low: float, high: float) -> Tensor:
         """Give the probability; the same for a score wherever it stands, which torch's sigmoid is not."""
         # numpy's exp rounds the last elements of an array as it does the others.
         score = np.asarray(scores.numpy(force=True), order="C")
@@ -183,15 +183,15 @@ class _Ranking:
         if label is not None:
             _check_finite(type(self).__name__, label, column)
 
-    def units(self, label: Tensor | None, weight: Tensor | None) -> Units:  # noqa: ARG002 — of the protocol
+    def units(self, label: Tensor | None, weight: Tensor | None) -> Units:
         """Scores as they are."""
         return Units(0.0, 1.0)
 
-    def targets(self, label: Tensor, units: Units) -> Tensor:  # noqa: ARG002 — of the protocol
+    def targets(self, label: Tensor, units: Units) -> Tensor:
         """Every row is a positive."""
         return torch.ones_like(label)
 
-    def constant(self, units: Units) -> float:  # noqa: ARG002 — of the protocol
+    def constant(self, units: Units) -> float:
         """Zero: a constant ranks nothing."""
         return 0.0
 
@@ -199,11 +199,11 @@ class _Ranking:
         """Loss per row."""
         raise NotImplementedError
 
-    def validate(self, scores: Tensor, label: Tensor, low: float, high: float) -> float:  # noqa: ARG002 — of the protocol
+    def validate(self, scores: Tensor, label: Tensor, low: float, high: float) -> float:
         """Mean loss."""
         return float(self.loss(scores, label).double().mean())
 
-    def answer(self, scores: Tensor, low: float, high: float) -> Tensor:  # noqa: ARG002 — of the protocol
+    def answer(self, scores: Tensor, low: float, high: float) -> Tensor:
         """Give the score, which orders and has no unit."""
         return scores
 
@@ -235,7 +235,7 @@ class BPR(_Ranking):
         """One unseen item per row."""
         return UnseenItems(1)
 
-    def loss(self, scores: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG002 — of the protocol
+    def loss(self, scores: Tensor, targets: Tensor) -> Tensor:
         """−log σ(own − other), summed over the others."""
         return F.softplus(scores[:, 1:] - scores[:, :1]).sum(1)
 
@@ -283,7 +283,7 @@ class SampledSoftmax(_Ranking):
         """Negatives shared by the batch."""
         return SharedItems(self.negatives)
 
-    def loss(self, scores: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG002 — of the protocol
+    def loss(self, scores: Tensor, targets: Tensor) -> Tensor:
         """−log softmax of the own item."""
         return -scores.log_softmax(1)[:, 0]
 

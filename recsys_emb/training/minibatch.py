@@ -81,7 +81,7 @@ class Minibatch:
         """Give the settings in use: these, and the objective's where none are given."""
         return objective.defaults.replacing(learning_rate=self.learning_rate, l2=self.l2, bias_l2=self.bias_l2)
 
-    def why_not(self, model: MatrixFactorization, objective: Objective) -> str | None:  # noqa: ARG002 — of the protocol
+    def why_not(self, model: MatrixFactorization, objective: Objective) -> str | None:
         """Say why this solver cannot train the model, as a clause; None when it can."""
         example = self.made_for([nn.Parameter(torch.zeros(2, 1))])
         if isinstance(example, ROW_SPARSE):

@@ -71,11 +71,11 @@ def encoder() -> FeatureEncoder:
 
 
 def one_column(*values: object, dtype: object = None) -> pd.DataFrame:
-    return pd.DataFrame({"user": pd.Series(list(values), dtype=dtype)})  # type: ignore[call-overload]
+    return pd.DataFrame({"user": pd.Series(list(values), dtype=dtype)})
 
 
 def users(**options: object) -> Schema:
-    return Schema(user=Categorical("user", **options))  # type: ignore[arg-type]
+    return Schema(user=Categorical("user", **options))
 
 
 def assert_equal(got: Batch, expected: Batch) -> None:
@@ -86,11 +86,11 @@ def assert_equal(got: Batch, expected: Batch) -> None:
             assert isinstance(right, Jagged)
             assert left.to_lists() == right.to_lists()
             assert (left.weights is None) == (right.weights is None)
-            assert left.weights is None or torch.equal(left.weights, right.weights)  # type: ignore[arg-type]
+            assert left.weights is None or torch.equal(left.weights, right.weights)
         else:
-            assert torch.equal(left, right)  # type: ignore[arg-type]
+            assert torch.equal(left, right)
     assert (got.label is None) == (expected.label is None)
-    assert got.label is None or torch.equal(got.label, expected.label)  # type: ignore[arg-type]
+    assert got.label is None or torch.equal(got.label, expected.label)
 
 
 # --- values to tensors -------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_keys_of_every_kind_come_back_exactly(kind: str) -> None:
         frame = one_column(*values, dtype=dtype)
         encoder = FeatureEncoder(users()).fit(frame)
         decoded = encoder.inverse_transform(encoder.transform(frame))["user"]
-        assert [None if pd.isna(value) else value for value in decoded] == values  # type: ignore[call-overload]
+        assert [None if pd.isna(value) else value for value in decoded] == values
 
     check()
 
@@ -322,7 +322,7 @@ def test_a_batch_of_another_encoder_is_refused(
     encoder: FeatureEncoder, columns: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ColumnError) as caught:
-        encoder.inverse_transform(Batch(columns))  # type: ignore[arg-type]
+        encoder.inverse_transform(Batch(columns))
     assert str(caught.value) == message
 
 

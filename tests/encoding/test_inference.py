@@ -46,7 +46,7 @@ FRAME = pd.DataFrame(
 
 def propose(source: object, **options: object) -> tuple[Schema, str]:
     shown: list[str] = []
-    schema = infer_schema(source, show=shown.append, **options)  # type: ignore[arg-type]
+    schema = infer_schema(source, show=shown.append, **options)
     return schema, "\n".join(shown)
 
 

@@ -15,7 +15,7 @@ def batch_of(indices: list[int], lists: list[list[int]], limit: int) -> Batch:
 
 def test_rows_follow_each_other_and_the_largest_limit_holds() -> None:
     both = stack_rows([batch_of([1, 2], [[7], []], 9), batch_of([], [], 20), batch_of([3], [[8, 9]], 10)])
-    assert both["id"].tolist() == [1, 2, 3]  # type: ignore[union-attr]
+    assert both["id"].tolist() == [1, 2, 3]
     assert both.lists("tags").to_lists() == [[7], [], [8, 9]]
     assert both.limits == {"id": 20, "tags": 20}
 

@@ -49,7 +49,7 @@ def test_the_mean_is_the_exact_mean_rounded_once(numbers: list[float]) -> None:
 @settings(max_examples=100, deadline=None)
 def test_order_and_batching_change_no_bit(numbers: list[float], random: object, pieces: int) -> None:
     shuffled = list(numbers)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     assert moments_of(*(shuffled[start::pieces] for start in range(pieces))) == moments_of(numbers)
 
 

@@ -122,7 +122,7 @@ def test_a_row_without_a_column_is_refused_as_a_table_is() -> None:
 
 def test_a_row_that_is_no_mapping_is_refused() -> None:
     with pytest.raises(DataError) as caught:
-        ENCODER.transform_row(FRAME.iloc[0])  # type: ignore[arg-type]
+        ENCODER.transform_row(FRAME.iloc[0])
     assert str(caught.value) == (
         "FeatureEncoder.transform_row: expected a mapping of columns to values, got Series. Use transform for tables."
     )

@@ -248,7 +248,7 @@ def test_memory_does_not_grow_with_users_times_items() -> None:
 @pytest.mark.parametrize("k", [0, -1, 2.0, True, None])
 def test_k_is_a_positive_integer(k: object) -> None:
     with pytest.raises(DataError) as caught:
-        top_k(torch.ones(1, 1), torch.ones(1, 1), None, k)  # type: ignore[arg-type]
+        top_k(torch.ones(1, 1), torch.ones(1, 1), None, k)
     expected = f"top_k: expected k to be an integer of at least 1, got {k!r}. Ask for at least one item."
     assert str(caught.value) == expected
 

@@ -82,7 +82,7 @@ def test_one_row_is_refused(split: Split) -> None:
 @pytest.mark.parametrize("split", SPLITS)
 def test_what_is_no_pandas_frame_is_refused(split: Split) -> None:
     with pytest.raises(DataError, match=r"expected a pandas DataFrame, got dict\. Convert it to pandas\.$"):
-        split({"user_id": [1]})  # type: ignore[arg-type]
+        split({"user_id": [1]})
 
 
 def test_a_missing_column_is_named_with_the_nearest() -> None:

@@ -401,7 +401,7 @@ def test_batches_made_ahead_are_the_same(shuffle: bool) -> None:
 def test_a_loader_that_is_left_early_leaves_no_thread_behind() -> None:
     batches = iter(loader_of(shuffle=True, prefetch=2))
     next(batches)
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
 
 

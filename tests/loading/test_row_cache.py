@@ -59,12 +59,12 @@ def loader_of(source: Any, encoder: FeatureEncoder = ENCODER, **options: Any) ->
 def seen(loader: BatchLoader) -> list[Any]:
     return [
         (
-            batch["user"].tolist(),  # type: ignore[union-attr]
+            batch["user"].tolist(),
             batch.lists("tags").to_lists(),
-            batch.lists("tags").weights.tolist(),  # type: ignore[union-attr]
-            batch["age"].tolist(),  # type: ignore[union-attr]
-            batch.label.tolist(),  # type: ignore[union-attr]
-            batch.weight.tolist(),  # type: ignore[union-attr]
+            batch.lists("tags").weights.tolist(),
+            batch["age"].tolist(),
+            batch.label.tolist(),
+            batch.weight.tolist(),
             dict(batch.limits),
         )
         for batch in loader
@@ -73,8 +73,8 @@ def seen(loader: BatchLoader) -> list[Any]:
 
 def refuse_to_encode(monkeypatch: pytest.MonkeyPatch) -> None:
     def encode(*arguments: object) -> None:
-        assert arguments[1].record.num_rows == 0, "encoded again"  # type: ignore[attr-defined]
-        return original(*arguments)  # type: ignore[arg-type, return-value]
+        assert arguments[1].record.num_rows == 0, "encoded again"
+        return original(*arguments)
 
     original = RowEncoder.encode
     monkeypatch.setattr(RowEncoder, "encode", encode)
@@ -240,5 +240,5 @@ def test_no_rows_are_kept_too(tmp_path: Path, cache: Path) -> None:
 
 
 def test_rows_of_the_cache_cannot_be_written_to(source: Path, cache: Path) -> None:
-    store = loader_of(source, cache=cache)._rows._rows  # type: ignore[union-attr]
-    assert not store.cells.flags.writeable  # type: ignore[union-attr]
+    store = loader_of(source, cache=cache)._rows._rows
+    assert not store.cells.flags.writeable

@@ -36,9 +36,9 @@ def test_picked_rows_are_as_they_were(pieces: list[tuple[int, ...]], rows: list[
     for name in ("tags", "words"):
         assert picked.lists(name).to_lists() == expected.lists(name).to_lists()
         assert picked.lists(name).values.dtype == torch.int64
-    assert torch.equal(picked.lists("tags").weights, expected.lists("tags").weights)  # type: ignore[arg-type]
-    assert torch.equal(picked.label, expected.label)  # type: ignore[arg-type]
-    assert torch.equal(picked.weight, expected.weight)  # type: ignore[arg-type]
+    assert torch.equal(picked.lists("tags").weights, expected.lists("tags").weights)
+    assert torch.equal(picked.label, expected.label)
+    assert torch.equal(picked.weight, expected.weight)
 
 
 def test_a_weight_without_a_label_stays_a_weight() -> None:

@@ -71,7 +71,7 @@ def test_declarations_are_frozen_and_hashable() -> None:
     schema = full_schema()
     assert len({schema, full_schema()}) == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
-        schema.label = "click"  # type: ignore[misc]
+        schema.label = "click"
 
 
 def test_names_are_free_text() -> None:
@@ -82,7 +82,7 @@ def test_names_are_free_text() -> None:
 
 def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="minimum"):
-        Categorical("country", minimum=3)  # type: ignore[call-arg]
+        Categorical("country", minimum=3)
 
 
 USER, ITEM = Categorical("u"), Categorical("i")
@@ -115,12 +115,12 @@ CONTRADICTIONS = {
         "got 'min_count=2, max_size=None, unknown_dropout=0.0'. They send values to the unknown row; use UnknownRow().",
     ),
     "table that is a class": (
-        lambda: Categorical("g", table=OneHot),  # type: ignore[arg-type]
+        lambda: Categorical("g", table=OneHot),
         "Categorical('g'): expected table= to be Lookup(), OneHot(), Hashed(...) or QuotientRemainder(...), "
         "got <class 'recsys_emb.schema.tables.OneHot'>. Call it.",
     ),
     "pooling": (
-        lambda: MultiCategorical("g", pooling="avg"),  # type: ignore[arg-type]
+        lambda: MultiCategorical("g", pooling="avg"),
         "MultiCategorical('g'): expected pooling to be one of 'mean', 'sum', 'sqrtn', 'max', 'none', got 'avg'. "
         "Choose one of these.",
     ),
@@ -141,11 +141,11 @@ CONTRADICTIONS = {
         "Schema: expected every name once, got 'u' more than once. Give each column one meaning.",
     ),
     "user that is a list": (
-        lambda: Schema(user=MultiCategorical("u"), item=ITEM),  # type: ignore[arg-type]
+        lambda: Schema(user=MultiCategorical("u"), item=ITEM),
         f"Schema.user: expected a Categorical, got {MultiCategorical('u')!r}. Write user=Categorical(...).",
     ),
     "position among the item features": (
-        lambda: Schema(user=USER, item=ITEM, item_features=[Position("slot", max_position=3)]),  # type: ignore[list-item]
+        lambda: Schema(user=USER, item=ITEM, item_features=[Position("slot", max_position=3)]),
         "Schema.item_features: expected one of Categorical, MultiCategorical, Numeric, "
         f"got {Position('slot', max_position=3)!r}. Declare the column with one of these.",
     ),
@@ -170,7 +170,7 @@ CONTRADICTIONS = {
         "Name a feature that owns its vocabulary.",
     ),
     "a feature without its list": (
-        lambda: Schema(user=USER, item_features=Numeric("year")),  # type: ignore[arg-type]
+        lambda: Schema(user=USER, item_features=Numeric("year")),
         f"Schema.item_features: expected a list of features, got {Numeric('year')!r}. Put it into a list.",
     ),
     "no features": (
