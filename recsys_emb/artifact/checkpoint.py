@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from recsys_emb.artifact.folder import read_folder, write_folder
+from recsys_emb.artifact.folder import is_vacant, read_folder, write_folder
 from recsys_emb.artifact.manifest import read_json
 from recsys_emb.artifact.tensors import read_tensors, write_tensors
 
@@ -42,10 +42,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[
     ArtifactError
         When it is damaged, or something else stands there.
     """
-    folder = Path(path)
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-        return None
-    return read_folder(folder, _read, kind=KIND)
+    return None if is_vacant(path, kind=KIND) else read_folder(path, _read, kind=KIND)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recsys_emb.artifact.folder import read_folder, write_folder
+from recsys_emb.artifact.folder import read_folder, stays, write_folder
 from recsys_emb.artifact.manifest import file_hash, format_version, listed_hash, read_json
 from recsys_emb.artifact.memory import MEMORY, Known, read_known, write_known
 from recsys_emb.artifact.migrations import steps
@@ -86,11 +86,11 @@ def load_artifact(path: str | os.PathLike[str], *, mapped: bool = True) -> Artif
     Parameters
     ----------
     path
-        The folder.
+        The folder, or its URI in an object store.
     mapped
         Map the weights into memory instead of reading them: they are read where they are touched, shared with other
         processes, and copied where they are changed. Replacing or removing the folder does no harm, as `save_artifact`
-        does it; writing into its files does. False reads them all.
+        does it; writing into its files does. False reads them all, and so does a URI of a store.
 
     Raises
     ------
@@ -99,7 +99,8 @@ def load_artifact(path: str | os.PathLike[str], *, mapped: bool = True) -> Artif
         belong together.
     """
     # Tensors are read as they lie there, whatever the numbers are; these are checked meanwhile.
-    return read_folder(path, lambda folder: _read(folder, mapped=mapped), late={WEIGHTS, MEMORY})
+    maps = mapped and stays(path)
+    return read_folder(path, lambda folder: _read(folder, mapped=maps), late={WEIGHTS, MEMORY})
 
 
 def _write(folder: Path, artifact: Artifact) -> None:

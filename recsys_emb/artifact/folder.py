@@ -7,24 +7,19 @@ not prove who wrote the folder. What keeps loading safe is that nothing in it is
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypeVar
 
-from recsys_emb._version import __version__
-from recsys_emb.artifact.manifest import (
-    FORMAT,
-    FORMAT_VERSION,
-    MANIFEST,
-    describe_file,
-    file_names,
-    read_manifest,
-)
+from recsys_emb.artifact import stored
+from recsys_emb.artifact.listing import Listing
+from recsys_emb.artifact.manifest import MANIFEST, current_save, file_names, read_json, read_manifest
+from recsys_emb.artifact.sealing import listed_files, read_sealed, seal
 from recsys_emb.artifact.swapping import folder_beside, install
-from recsys_emb.errors import ArtifactError, listed
+from recsys_emb.errors import ArtifactError, DataError, listed
+from recsys_emb.sources.locations import Location, locate
 
 _ATTEMPTS = 5
 
@@ -37,8 +32,8 @@ def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None], *,
     Parameters
     ----------
     path
-        Where the folder shall stand. Nothing, an empty folder, or an earlier artifact that holds nothing else may
-        be there; parents are made.
+        Where the folder shall stand: a path, or the URI of a folder in an object store. Nothing, an empty folder, or
+        an earlier artifact that holds nothing else may be there; parents are made.
     write
         Receives an empty folder and writes the files into it.
     kind
@@ -53,17 +48,18 @@ def write_folder(path: str | os.PathLike[str], write: Callable[[Path], None], *,
     -----
     Linux and macOS swap two folders in one step where the file system can; elsewhere an earlier artifact is moved
     aside just before the new one takes its name, and a reader may find neither for that instant. Everything is on
-    the disk before the name is. What a killed writer leaves beside the target is removed by the next one.
+    the disk before the name is. What a killed writer leaves beside the target is removed by the next one. How a
+    folder is written into a store is said in `recsys_emb.artifact.stored`.
     """
-    target = _resolved(path)
+    target = _place_of(path)
+    if isinstance(target, Location):
+        return stored.write_stored(target, write, kind)
     _refuse_foreign(target, kind)
     with folder_beside(target) as beside:
         write(beside)
-        files = {name: describe_file(beside / name) for name in sorted(file_names(beside))}
-        versions = {"format_version": FORMAT_VERSION, "library_version": __version__}
-        manifest = {"format": FORMAT, "kind": kind, **versions, "files": files}
-        (beside / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        seal(beside, kind)
         install(beside, target)
+    return None
 
 
 def read_folder(
@@ -74,7 +70,7 @@ def read_folder(
     Parameters
     ----------
     path
-        The folder.
+        The folder, or its URI. What is in a store is copied to the temporary folder of this machine meanwhile.
     read
         Receives the folder once it is known to be whole, but for the files named in ``late``. It is called again
         when a writer swapped the folder meanwhile.
@@ -90,11 +86,13 @@ def read_folder(
         When it is not an artifact, was written by a newer version, or a file is missing, added, altered, a link,
         or outside.
     """
-    folder = _resolved(path)
+    folder = _place_of(path)
+    if isinstance(folder, Location):
+        return stored.read_stored(folder, read, kind, late)
     for _ in range(_ATTEMPTS):
         identity = _identity(folder)
         try:
-            result = _read_checked(folder, read, kind, late)
+            result = read_sealed(_current(folder), read, kind, late)
         except (ArtifactError, OSError):
             if _identity(folder) == identity:
                 raise
@@ -108,11 +106,11 @@ def read_folder(
 
 def check_folder(folder: Path, *, kind: str = "model") -> None:
     """Raise `ArtifactError` unless the folder is of a kind and holds exactly the files of its manifest, unaltered."""
-    _read_checked(folder, lambda _: None, kind, ())
+    read_sealed(folder, lambda _: None, kind)
 
 
-def read_listing(path: str | os.PathLike[str], *, kind: str = "model") -> dict[str, int]:
-    """Give the files of a folder and their sizes, without reading their content.
+def list_folder(path: str | os.PathLike[str], *, kind: str = "model") -> Listing:
+    """List the files of a folder, and their sizes, without reading their content.
 
     Raises
     ------
@@ -120,61 +118,53 @@ def read_listing(path: str | os.PathLike[str], *, kind: str = "model") -> dict[s
         When it is not an artifact of this kind, was written by a newer version, or a file is missing, added, of
         another size, a link, or outside.
     """
-    folder = _resolved(path)
-    files = _listed_files(folder, kind)
-    return {name: (folder / name).stat().st_size for name in files}
+    place = _place_of(path)
+    if isinstance(place, Location):
+        return stored.list_stored(place, kind)
+    folder = _current(place)
+    files = listed_files(folder, kind)
+    sizes = {name: (folder / name).stat().st_size for name in files}
+    saved = datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, timezone.utc)
+    return Listing(locate(str(folder)), read_json(folder / MANIFEST), sizes, saved)
 
 
-def _read_checked(folder: Path, read: Callable[[Path], T], kind: str, late: Collection[str]) -> T:
-    files = _listed_files(folder, kind)
-    # Hashing leaves the interpreter free, so threads share it out.
-    with ThreadPoolExecutor() as pool:
-        answers = {name: pool.submit(_is_as_described, folder / name, said) for name, said in files.items()}
-        if not all(answer.result() for name, answer in answers.items() if name not in late):
-            _refuse_altered(folder, answers)
-        try:
-            result = read(folder)
-        except Exception:
-            # Damage explains whatever else went wrong.
-            _refuse_altered(folder, answers)
-            raise
-        _refuse_altered(folder, answers)
-        return result
+def stays(path: str | os.PathLike[str]) -> bool:
+    """Whether the files that `read_folder` gives may be used afterwards: those of a store are a copy that goes."""
+    return isinstance(_place_of(path), Path)
 
 
-def _listed_files(folder: Path, kind: str) -> Mapping[str, object]:
-    """Read the manifest; the files that it names are those that are there, and as long as it says."""
-    files = read_manifest(folder, kind)
-    found = set(file_names(folder)) - {MANIFEST}
-    if found != set(files):
-        missing, extra = sorted(set(files) - found), sorted(found - set(files))
-        differences = [f"{listed(names)} {word}" for names, word in ((missing, "missing"), (extra, "added")) if names]
-        got = " and ".join(differences)
-        raise ArtifactError(f"{folder.name}: expected exactly the files of its manifest, got {got}. Save it again.")
-    said = {name: one.get("bytes") if isinstance(one, dict) else None for name, one in files.items()}
-    _refuse_named(folder, [name for name, size in said.items() if (folder / name).stat().st_size != size])
-    return files
+def is_vacant(path: str | os.PathLike[str], *, kind: str) -> bool:
+    """Whether nothing stands there."""
+    place = _place_of(path)
+    if isinstance(place, Location):
+        return stored.is_vacant(place, kind)
+    return not place.exists() or (place.is_dir() and not any(place.iterdir()))
 
 
-def _refuse_altered(folder: Path, answers: Mapping[str, Future[bool]]) -> None:
-    _refuse_named(folder, [name for name, answer in answers.items() if not answer.result()])
+def name_of(path: str | os.PathLike[str]) -> str:
+    """Give what messages call a folder: its own name, or the whole URI."""
+    place = _place_of(path)
+    return place.name
 
 
-def _refuse_named(folder: Path, altered: list[str]) -> None:
-    if altered:
-        got = f"{listed(altered)} altered or cut short"
-        raise ArtifactError(f"{folder.name}: expected files as they were written, got {got}. Save it again.")
-
-
-def _is_as_described(path: Path, said: object) -> bool:
-    return describe_file(path) == said
-
-
-def _resolved(path: str | os.PathLike[str]) -> Path:
+def _place_of(path: str | os.PathLike[str]) -> Path | Location:
     try:
-        return Path(path).resolve()
+        place = locate(os.fspath(path))
+        return Path(place.path).resolve() if place.is_local else place
+    except DataError as error:
+        raise ArtifactError(str(error)) from error
     except (TypeError, ValueError, OSError, RuntimeError) as error:
         raise ArtifactError(f"artifact: expected the path of a folder, got {path!r}. Give a name or a Path.") from error
+
+
+def _current(folder: Path) -> Path:
+    """Give the folder itself, or the save that it stands for, where it was copied from a store."""
+    manifest = folder / MANIFEST
+    save = folder / current_save(read_json(manifest), folder.name) if manifest.is_file() else folder
+    if save != folder and save.is_symlink():
+        got = f"a link at {save.name!r}"
+        raise ArtifactError(f"{folder.name}: expected plain folders, got {got}. Copy the folder in its place.")
+    return save
 
 
 def _refuse_foreign(target: Path, kind: str) -> None:

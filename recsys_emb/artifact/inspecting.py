@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from pathlib import Path
+from datetime import datetime
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from safetensors import SafetensorError, safe_open
 
 from recsys_emb.artifact.contents import SCHEMA
-from recsys_emb.artifact.folder import read_listing
-from recsys_emb.artifact.manifest import MANIFEST, read_json
+from recsys_emb.artifact.folder import list_folder
+from recsys_emb.artifact.listing import Listing
+from recsys_emb.artifact.manifest import LARGEST_JSON, parse_json
 from recsys_emb.artifact.weights import SETTINGS, WEIGHTS
-from recsys_emb.errors import ArtifactError, SchemaError
+from recsys_emb.errors import ArtifactError
 from recsys_emb.schema.schema import Schema
 
 
@@ -70,11 +70,12 @@ class Contents:
             f"label {self.schema.label!r}, width {self.schema.embedding_dim}, {objective.get('kind', 'no objective')}",
             *(f"  step {n}: {one.get('rows', 0):,} rows, {one['fingerprint'][:12]}" for n, one in enumerate(lineage)),
         ]
-        return "\n".join(lines)
+        # Names are free text, which a terminal is not to act on.
+        return "\n".join(line if line.isprintable() else ascii(line)[1:-1] for line in lines)
 
 
 def inspect(folder: str | os.PathLike[str]) -> Contents:
-    """Print, and give, what is inside a saved folder, without loading weights.
+    """Print, and give, what is inside a saved folder, here or in an object store, without loading weights.
 
     That the files are there and of the right size is checked, that they are unaltered is not; loading checks it.
 
@@ -84,40 +85,46 @@ def inspect(folder: str | os.PathLike[str]) -> Contents:
         When it is not a saved recommender, was written by a newer version, or a file is missing, added, cut short or a
         link.
     """
-    path = Path(folder)
-    sizes, manifest = read_listing(path), read_json(path / MANIFEST)
-    settings = read_json(path / SETTINGS)
+    listing = list_folder(folder)
     try:
-        schema = Schema.from_json((path / SCHEMA).read_text(encoding="utf-8"))
+        settings = listing.read_json(SETTINGS)
         contents = Contents(
-            format_version=int(str(manifest["format_version"])),
-            library_version=str(manifest.get("library_version")),
-            saved=datetime.fromtimestamp((path / MANIFEST).stat().st_mtime, timezone.utc),
-            schema=schema,
-            files=sizes,
-            vocabularies=_vocabulary_sizes(path, settings.get("vocabularies")),
-            tensors=_shapes(path / WEIGHTS),
+            format_version=int(str(listing.manifest["format_version"])),
+            library_version=str(listing.manifest.get("library_version")),
+            saved=listing.saved,
+            schema=Schema.from_json(listing.read(SCHEMA).decode()),
+            files=listing.sizes,
+            vocabularies=_vocabulary_sizes(listing, settings.get("vocabularies")),
+            tensors=_shapes(listing),
             settings=_object(settings.get("settings")),
         )
-    except (SchemaError, SafetensorError, pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        text = str(contents)
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, ArtifactError):
+            raise
         got = str(error).rstrip(".")
-        raise ArtifactError(f"{path.name}: expected a saved recommender, got {got}. Save it again.") from error
-    print(contents)
+        where = Path(listing.place.path).name
+        raise ArtifactError(f"{where}: expected a saved recommender, got {got}. Save it again.") from error
+    print(text)
     return contents
 
 
-def _vocabulary_sizes(path: Path, said: object) -> dict[str, int]:
+def _vocabulary_sizes(listing: Listing, said: object) -> dict[str, int]:
     sizes = {}
     for name, one in _object(said).items():
-        file = one["file"] if isinstance(one, dict) else one
-        sizes[name] = pq.read_metadata(path / "vocabularies" / Path(str(file)).name).num_rows
+        path = one["file"] if isinstance(one, dict) else one
+        with listing.open(f"vocabularies/{PurePosixPath(str(path)).name}") as file:
+            sizes[name] = pq.read_metadata(file).num_rows
     return sizes
 
 
-def _shapes(path: Path) -> dict[str, str]:
-    with safe_open(path, framework="numpy") as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 — no mapping
-        return {name: f"{one.get_dtype()} {tuple(one.get_shape())}" for name, one in slices.items()}
+def _shapes(listing: Listing) -> dict[str, str]:
+    """Read the header of the weights: eight bytes that say how long the JSON after them is."""
+    with listing.open(WEIGHTS) as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = parse_json(file.read(length) if length <= LARGEST_JSON else b"", WEIGHTS)
+    tensors = {name: one for name, one in header.items() if name != "__metadata__"}
+    return {name: f"{one['dtype']} {tuple(one['shape'])}" for name, one in tensors.items() if isinstance(one, dict)}
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -127,7 +134,11 @@ def _object(value: object) -> dict[str, Any]:
 def _feature(feature: Any, vocabularies: Mapping[str, int]) -> str:
     kind = type(feature).__name__
     owner = str(getattr(feature, "vocabulary_name", ""))
-    return f"{kind}, {vocabularies[owner]:,} values" if owner in vocabularies else kind
+    return (
+        f"{kind}, {vocabularies[owner]:,} {'value' if vocabularies[owner] == 1 else 'values'}"
+        if owner in vocabularies
+        else kind
+    )
 
 
 def _product(shape: str) -> int:

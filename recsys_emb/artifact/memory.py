@@ -7,6 +7,7 @@ per row or float32 pairs of a number and whether it is missing; ``users.1.offset
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -72,7 +73,37 @@ def read_known(path: Path, encoder: FeatureEncoder, *, mapped: bool) -> Known:
     users, items = (saved.entities(kind, side) for kind, side in zip(("users", "items"), limits, strict=True))
     seen = saved.lists("seen", len(users) + 1, encoder.num_embeddings(items.key))
     saved.finish()
-    return Known(users, items, seen)
+    return checked(Known(users, items, seen), encoder)
+
+
+def checked(known: Known, encoder: FeatureEncoder, *, where: str = MEMORY) -> Known:
+    """Give what was read from ``where``, if it speaks of users and items that have a value, and of no others.
+
+    Raises
+    ------
+    ArtifactError
+        When a reserved row stands for somebody, or what was seen is none of the items.
+    """
+    for kind, entities in (("users", known.users), ("items", known.items)):
+        first = encoder.vocabularies[entities.key].first_index
+        if len(entities) and int(entities.indices[0]) < first:
+            got = int(entities.indices[0])
+            raise ArtifactError(f"{where}: {kind}: expected indices from {first} on, got {got}. {_REMEDY}")
+    strange = _strange(known.seen.values, known.items, encoder)
+    if len(strange):
+        got = int(strange[0])
+        raise ArtifactError(f"{where}: seen: expected indices of its items, got {got}. {_REMEDY}")
+    return known
+
+
+def _strange(seen: Tensor, items: EntityTable, encoder: FeatureEncoder) -> Tensor:
+    """Give indices that are none of the items; one will do."""
+    vocabulary = encoder.vocabularies[items.key]
+    if len(items) < len(vocabulary):
+        return seen[items.rows_of(seen) == len(items)]
+    # Every value is an item, so there is no need to search for each.
+    least = seen.min().reshape(1) if len(seen) else seen
+    return least[least < vocabulary.first_index]
 
 
 class _Saved:
@@ -138,6 +169,8 @@ class _Saved:
             raise ArtifactError(
                 f"{self._where}: expected {name!r} to be {dtype} in {ndim} dimensions, got {got}. {_REMEDY}"
             )
+        if tensor.is_floating_point() and tensor.numel() and not all(math.isfinite(end) for end in tensor.aminmax()):
+            raise ArtifactError(f"{self._where}: {name}: expected finite numbers, got NaN or infinity. {_REMEDY}")
         return tensor
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch.utils.dlpack
 from torch import Tensor
 
-from recsys_emb.artifact.memory import Known, columns_of
+from recsys_emb.artifact.memory import Known, checked, columns_of
 from recsys_emb.artifact.tables import read_table
 from recsys_emb.encoding.batch import Batch, Column, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
@@ -37,7 +37,7 @@ def read_known(folder: Path, encoder: FeatureEncoder) -> Known:
     seen = table_to_batch(read_table(folder / SEEN), limits, where=SEEN).lists("items")
     if len(seen) != len(users) + 1:
         raise ArtifactError(f"{SEEN}: expected {len(users) + 1} lists, as {USERS} has rows, got {len(seen)}. {_REMEDY}")
-    return Known(users, items, seen)
+    return checked(Known(users, items, seen), encoder, where="*.parquet")
 
 
 def table_to_batch(table: pa.Table, limits: Mapping[str, int], *, where: str) -> Batch:

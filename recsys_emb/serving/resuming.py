@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from recsys_emb._version import __version__
 from recsys_emb.artifact.checkpoint import read_checkpoint, write_checkpoint
+from recsys_emb.artifact.folder import name_of
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import ArtifactError, listed
@@ -27,7 +27,7 @@ class CheckpointFolder:
     Parameters
     ----------
     path
-        The folder.
+        The folder, or its URI.
     run
         What makes the run what it is, by name, as hashes or texts.
     """
@@ -51,7 +51,7 @@ class CheckpointFolder:
         others = [name for name, mine in self._run.items() if not isinstance(theirs, dict) or theirs.get(name) != mine]
         if others:
             raise ArtifactError(
-                f"{Path(self._path).name}: expected a checkpoint of this run, got one of another in "
+                f"{name_of(self._path)}: expected a checkpoint of this run, got one of another in "
                 f"{listed(others)}. Fit as before to go on, or give an empty folder to start anew."
             )
         return Snapshot(numbers["state"], tensors)

@@ -8,7 +8,8 @@ import operator
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,15 @@ from pyarrow import fs
 
 from recsys_emb.errors import DataError
 from recsys_emb.sources.arrow_types import is_list, is_text
+from recsys_emb.sources.locations import Location, explained, locate
 from recsys_emb.sources.parts import BATCH_ROWS, Blocks, Part
 
 _ENDINGS = (".parquet", ".parq", ".pq")
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 # A text column that takes fewer bytes per value than this was stored as a small dictionary, and is read as one.
 _DICTIONARY_BYTES = 4
+# Footers that are read at the same time from a store.
+_FOOTERS = 16
 
 
 def file_parts(location: str, types: Mapping[str, pa.DataType]) -> list[Part]:
@@ -36,21 +40,26 @@ def file_parts(location: str, types: Mapping[str, pa.DataType]) -> list[Part]:
     location
         A folder is searched at any depth for files that end in ``.parquet``, ``.parq`` or ``.pq``, leaving out
         names that begin with ``_`` or ``.``. In a glob, ``**`` stands for any number of folders; in a URI, only
-        ``*`` is a pattern.
+        ``*`` is a pattern. A URI holds no credentials.
     types
         Of columns that come from ``key=value`` folder names; text where none is given.
 
     Raises
     ------
     DataError
-        When there is no such file, or one is not Parquet.
+        When there is no such file, one is not Parquet, or the store does not answer.
     """
-    filesystem, path = _resolve(location)
-    folder, found = _find(filesystem, path)
+    place = locate(location)
+    with explained(location, "a place that can be searched", "Check it, the network and the permissions.", DataError):
+        folder, found = _find(place.filesystem, place.path)
     if not found:
         raise DataError(f"{location}: expected Parquet files, got none. Check the path.")
-    files = [_File(posixpath.relpath(one, folder or "/"), one, filesystem, types) for one in sorted(found)]
-    return [file.part() for file in files]
+    files = [_File(posixpath.relpath(one, folder or "/"), one, place, types) for one in sorted(found)]
+    if place.is_local:
+        return [file.part() for file in files]
+    # Over a network, most of the time of reading a footer is waiting.
+    with ThreadPoolExecutor(_FOOTERS) as pool:
+        return list(pool.map(_File.part, files))
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class _File:
 
     name: str
     path: str
-    filesystem: fs.FileSystem
+    place: Location
     types: Mapping[str, pa.DataType]
 
     def part(self) -> Part:
@@ -99,23 +108,17 @@ class _File:
 
     def version(self) -> tuple[str, int, int]:
         """Where the file is, its bytes, and the time of its last change in nanoseconds."""
-        info = self.filesystem.get_file_info(self.path)
-        return f"{self.filesystem.type_name}:{self.path}", info.size or 0, info.mtime_ns or 0
+        info = self.place.filesystem.get_file_info(self.path)
+        return f"{self.place.filesystem.type_name}:{self.path}", info.size or 0, info.mtime_ns or 0
 
     def _open(self, **options: Any) -> pq.ParquetFile:
-        return pq.ParquetFile(self.path, filesystem=self.filesystem, **options)
+        far = not self.place.is_local
+        return pq.ParquetFile(self.path, filesystem=self.place.filesystem, pre_buffer=far, **options)
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _named(self) -> AbstractContextManager[None]:
         """Say which file it was: Arrow does not."""
-        try:
-            yield
-        except (pa.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise DataError(
-                f"{self.name}: expected a whole Parquet file, got an error: {reason}. "
-                "Write it again; read other formats with pandas and pass the frame."
-            ) from error
+        remedy = "Write it again; read other formats with pandas and pass the frame."
+        return explained(self.name, "a whole Parquet file", remedy, DataError)
 
     def _folder_columns(self) -> dict[str, str]:
         pairs = [name.split("=", 1) for name in self.path.split("/")[:-1] if "=" in name]
@@ -186,19 +189,6 @@ def _small_texts(group: pq.RowGroupMetaData, names: Sequence[str]) -> list[str]:
 
 
 # --- finding files -----------------------------------------------------------------------------------------------
-
-
-def _resolve(location: str) -> tuple[fs.FileSystem, str]:
-    if "://" in location:
-        try:
-            filesystem, path = fs.FileSystem.from_uri(location)
-        except (pa.ArrowException, OSError) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise DataError(
-                f"{location}: expected a URI that can be opened, got an error: {reason}. Check it."
-            ) from error
-        return filesystem, path
-    return fs.LocalFileSystem(), Path(location).expanduser().absolute().as_posix()
 
 
 def _find(filesystem: fs.FileSystem, path: str) -> tuple[str, list[str]]:

@@ -43,7 +43,8 @@ def _not_tabular(source: Any) -> DataError:
 def _pandas_part(frame: pd.DataFrame) -> Part:
     names = tuple(name for name in frame.columns if isinstance(name, str))
     blocks = Blocks.of_slices(len(frame), partial(_read_pandas, frame))
-    return Part("frame", names, partial(_read_pandas, frame), len(frame), by_column=True, blocks=blocks)
+    index = tuple(frame.index.names)
+    return Part("frame", names, partial(_read_pandas, frame), len(frame), by_column=True, blocks=blocks, index=index)
 
 
 def _read_pandas(

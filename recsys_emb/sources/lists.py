@@ -58,14 +58,16 @@ class Lists:
 def read_lists(array: pa.Array, where: str) -> Lists:
     """Take an Arrow list array of any layout apart.
 
+    A column of missing values alone has any type: pandas writes it as floats.
+
     Raises
     ------
     KeyTypeError
         When the column holds single values.
     """
-    if pa.types.is_null(array.type):
-        return Lists(pa.nulls(0), np.zeros(len(array) + 1, np.int64))
     if not is_list(array.type):
+        if pc.all(pc.is_null(array, nan_is_null=True), min_count=0).as_py():
+            return Lists(pa.nulls(0), np.zeros(len(array) + 1, np.int64))
         raise KeyTypeError(
             f"{where}: expected a list per row, got {type_name(array.type)}. "
             "Declare it Categorical, or split the values."

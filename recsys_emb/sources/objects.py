@@ -19,11 +19,13 @@ from recsys_emb.errors import KeyTypeError
 Converter: TypeAlias = Callable[[list[Any]], pa.Array]
 
 _MISSING_TYPES = (type(None), type(pd.NA), type(pd.NaT))
+# Values of these may be missing ones too.
+_SPELL_MISSING = (float, np.floating, np.datetime64, np.timedelta64, decimal.Decimal)
 _EXACT_FLOAT = 2.0**53
 
 
 def from_objects(values: Sequence[object], where: str) -> pa.Array:
-    """Convert Python objects to Arrow; None, NaN, NaT and ``pd.NA`` become nulls.
+    """Convert Python objects to Arrow; None, NaN, NaT and ``pd.NA`` become nulls, whatever type spells them.
 
     Parameters
     ----------
@@ -45,10 +47,11 @@ def from_objects(values: Sequence[object], where: str) -> pa.Array:
     """
     types: set[Any] = set(map(type, values)).difference(_MISSING_TYPES)
     families = {_family_of(kind) for kind in types}
-    if _FLOAT in families and len(families) > 1:
-        values = [None if _is_nan(value) else value for value in values]
+    if _DECIMAL in families or (len(families) > 1 and any(issubclass(kind, _SPELL_MISSING) for kind in types)):
+        values = [None if _is_missing(value) else value for value in values]
         present: list[Any] = [type(value) for value in values if not isinstance(value, _MISSING_TYPES)]
-        families = {_family_of(kind) for kind in present}
+        types = set(present)
+        families = {_family_of(kind) for kind in types}
     if not families:
         return pa.nulls(len(values))
     convert = _converter(families)
@@ -156,7 +159,11 @@ def _converter(families: set[_Family | None]) -> Converter | None:
     return None if others or family is None else family.convert
 
 
-def _is_nan(value: object) -> bool:
+def _is_missing(value: object) -> bool:
+    if isinstance(value, decimal.Decimal):
+        return value.is_nan()
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
     return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from recsys_emb.errors import ColumnError, did_you_mean, listed
+from recsys_emb.errors import ColumnError, DataError, did_you_mean, listed
 
 Read: TypeAlias = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
 """Given the names of columns, yields record batches of just these, in that order."""
@@ -101,6 +101,8 @@ class Part:
     version
         Tells what changes when the rows do: where they are stored, how many bytes, since when. None where nothing
         does.
+    index
+        Names of what labels the rows of a pandas frame; they are no columns.
     """
 
     name: str
@@ -113,6 +115,7 @@ class Part:
     sizes: Mapping[str, int] = field(default_factory=dict)
     blocks: Blocks | None = None
     version: Callable[[], tuple[str, int, int]] | None = None
+    index: tuple[object, ...] = ()
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse a missing or a repeated column.
@@ -130,6 +133,7 @@ class Part:
                 )
             if not times:
                 found, hint = listed(self.columns) or "no columns", did_you_mean(name, self.columns)
+                hint = " It is the index: call reset_index()." if name in self.index else hint
                 raise ColumnError(f"{self.name}: expected a column {name!r}, got {found}.{hint}")
 
     def rows(self, names: Sequence[str]) -> Iterator[Rows]:
@@ -146,5 +150,17 @@ class Part:
     def _numbered(self, records: Iterable[pa.RecordBatch], start: int) -> Iterator[Rows]:
         for record in records:
             if record.num_rows:
+                if self.is_file:
+                    self._check_content(record)
                 yield Rows(self.name if self.is_file else "", start, record)
                 start += record.num_rows
+
+    def _check_content(self, record: pa.RecordBatch) -> None:
+        """Refuse what a file calls text and is not UTF-8, and offsets and codes that lead outside."""
+        try:
+            record.validate(full=True)
+        except pa.ArrowInvalid as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise DataError(
+                f"{self.name}: expected columns as they are declared, got an error: {reason}. Write the file again."
+            ) from error

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pandas.api.types import is_scalar
 
 from recsys_emb.errors import DataError
 from recsys_emb.sources.files import file_parts
@@ -159,6 +160,8 @@ def open_source(source: Any, types: Mapping[str, pa.DataType] | None = None) -> 
     if isinstance(source, (list, tuple)):
         if not source:
             raise DataError("source: expected at least one file or table, got an empty list. Check how it is made.")
+        if any(isinstance(one, Mapping) and any(map(is_scalar, one.values())) for one in source):
+            raise DataError("source: expected tables, got rows as mappings. Pass pd.DataFrame(rows).")
         return Source(tuple(part for one in source for part in open_source(one, types).parts))
     if isinstance(source, (str, os.PathLike)):
         if not os.fspath(source):

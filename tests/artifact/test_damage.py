@@ -8,16 +8,19 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from recsys_emb import inspect
 from recsys_emb.artifact.manifest import FORMAT_VERSION, MANIFEST, describe_file
-from recsys_emb.errors import ArtifactError
+from recsys_emb.errors import ArtifactError, RecsysEmbError
 from recsys_emb.recommender import Recommender
 from recsys_emb.schema import Categorical, History, MultiCategorical, Numeric, Position, Schema
 
@@ -225,6 +228,76 @@ def test_weights_whose_rows_stand_for_other_values_are_refused(saved: Path) -> N
     save_file(weights, path, metadata={"fingerprint": fingerprint})
     reseal(saved)
     assert refusal(saved).startswith("weights.safetensors: load_state_dict: expected weights of the vocabularies ")
+
+
+ROWS = 10**6
+FEW_BYTES_FOR_MANY = {
+    "a dictionary": ({}, pa.array(np.zeros(ROWS, np.int64))),
+    "long text": ({}, pa.DictionaryArray.from_arrays(np.zeros(10**4, np.int32), ["x" * 10**5])),
+    "differences": ({"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED"}, pa.array(np.arange(ROWS))),
+    "zeros": ({"use_dictionary": False, "compression": "zstd"}, pa.array(np.zeros(ROWS, np.int64))),
+    "nothing": ({"use_dictionary": False}, pa.nulls(ROWS, pa.int64())),
+}
+
+
+@pytest.mark.parametrize("kind", FEW_BYTES_FOR_MANY)
+def test_a_few_bytes_that_stand_for_many_are_not_unfolded(saved: Path, kind: str) -> None:
+    options, values = FEW_BYTES_FOR_MANY[kind]
+    pq.write_table(pa.table({"value": values}), saved / FILES[3], **options)
+    described = describe_file(saved / FILES[3])
+    settings = json.loads((saved / "recommender.json").read_text())
+    for one in settings["vocabularies"].values():
+        one.update({"sha256": described["sha256"]} if one["file"] == FILES[3] else {})
+    (saved / "recommender.json").write_text(json.dumps(settings))
+    reseal(saved)
+    assert refusal(saved) == (
+        "000.parquet: expected plain columns of about its own size, got a few bytes that stand for many. "
+        "Save the artifact again."
+    )
+
+
+def set_in(folder: Path, name: str, place: tuple[Any, ...], value: object) -> None:
+    """Set a value inside a JSON file, and state its hash as it is then."""
+    document = json.loads((folder / name).read_text())
+    inner = document
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    (folder / name).write_text(json.dumps(document))
+    reseal(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("settings", "objective", "kind"), []),
+        (("settings", "plan", "solver"), {"kind": "Minibatch", "optimizer": []}),
+        (("settings", "occurrences"), {"user": [-1]}),
+        (("statistics", "positions", "slot"), [-1, 2]),
+        (("statistics", "positions", "slot"), [1, 4]),
+        (("statistics", "positions", "slot"), [1, 1]),
+        (("statistics", "positions", "slot"), ["1"]),
+        (("statistics", "numeric", "age", "mean"), float("nan")),
+        (("statistics", "numeric", "age", "std"), "wide"),
+        (("statistics", "numeric", "age", "count"), -1),
+    ],
+)
+def test_settings_that_no_save_writes_are_refused(saved: Path, place: tuple[Any, ...], value: object) -> None:
+    set_in(saved, "recommender.json", place, value)
+    assert refusal(saved).startswith("recommender.json: expected ")
+
+
+def test_weights_that_are_no_numbers_answer_nothing(saved: Path) -> None:
+    path = saved / "weights.safetensors"
+    weights = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    weights["vectors.tables.0.weight"][3:] = torch.nan
+    fingerprint = json.loads((saved / "recommender.json").read_text())["fingerprint"]
+    save_file(weights, path, metadata={"fingerprint": fingerprint})
+    reseal(saved)
+    loaded = Recommender.load(saved)
+    for ask in (lambda: loaded.predict(rows()), lambda: loaded.recommend(rows()["user"].unique())):
+        with pytest.raises(RecsysEmbError, match="expected finite "):
+            ask()
 
 
 def test_what_was_refused_is_left_as_it_is(saved: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 import recsys_emb
-from recsys_emb.artifact.manifest import FORMAT_VERSION
+from recsys_emb.artifact.manifest import FORMAT_VERSION, MANIFEST, describe_file
 from recsys_emb.errors import ArtifactError
 from recsys_emb.recommender import Recommender
 from recsys_emb.schema import Categorical, Numeric, Schema
@@ -62,3 +66,28 @@ def test_what_is_no_saved_recommender_is_refused(tmp_path: Path) -> None:
     Recommender(SCHEMA, epochs=1, progress=False).fit(ROWS, checkpoint=tmp_path / "run")
     with pytest.raises(ArtifactError, match="expected a saved model, got a checkpoint"):
         recsys_emb.inspect(tmp_path / "run")
+
+
+def changed(saved: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Change settings, and state their size as it is then."""
+    shutil.copytree(saved, folder)
+    settings = json.loads((folder / "recommender.json").read_text())
+    change(settings["settings"])
+    (folder / "recommender.json").write_text(json.dumps(settings))
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["files"]["recommender.json"] = describe_file(folder / "recommender.json")
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.mark.parametrize("lineage", [None, [None], [{}], 3, [{"fingerprint": "x", "rows": "many"}]])
+def test_settings_that_are_none_are_refused(saved: Path, tmp_path: Path, lineage: object) -> None:
+    folder = changed(saved, tmp_path / "model", lambda settings: settings.update(lineage=lineage))
+    with pytest.raises(ArtifactError, match="model: expected a saved recommender, got "):
+        recsys_emb.inspect(folder)
+
+
+def test_what_a_terminal_would_act_on_is_shown(saved: Path, tmp_path: Path, capsys) -> None:
+    folder = changed(saved, tmp_path / "model", lambda settings: settings["objective"].update(kind="\x1b[2J"))
+    recsys_emb.inspect(folder)
+    assert "\nlabel 'stars', width 2, \\x1b[2J\n" in capsys.readouterr().out

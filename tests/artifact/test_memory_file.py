@@ -120,6 +120,11 @@ def changed(path: Path, change: Callable[[dict[str, Tensor]], None]) -> str:
         ("users.0", torch.tensor([3, 3, 5, 1]), "users: expected ascending indices and a stranger's row in columns"),
         ("users.0", torch.tensor([3, 5, 1]), "users: expected ascending indices and a stranger's row in columns"),
         ("seen.offsets", torch.tensor([0, 1, 3]), "seen: expected 4 lists, one per user, got 2 lists."),
+        ("users.0", torch.tensor([1, 4, 5, 1]), "users: expected indices from 3 on, got 1."),
+        ("items.0", torch.tensor([2, 4, 1]), "items: expected indices from 3 on, got 2."),
+        ("seen.values", torch.tensor([3, 0, 3]), "seen: expected indices of its items, got 0."),
+        ("users.1", torch.tensor([[0.0, torch.nan]] * 4), "users.1: expected finite numbers, got NaN or infinity."),
+        ("items.1.weights", torch.tensor([1, 2, torch.inf]), "items.1.weights: expected finite numbers, got NaN"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, name: str, tensor: Tensor | None, message: str) -> None:
@@ -128,6 +133,18 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path, name: str, tensor:
         tensors.update({} if tensor is None else {name: tensor})
 
     assert changed(tmp_path / "memory.safetensors", change).startswith(f"memory.safetensors: {message}")
+
+
+def test_an_item_that_was_seen_and_is_none_of_the_items_is_refused(tmp_path: Path) -> None:
+    def forget(tensors: dict[str, Tensor]) -> None:
+        for name in ("items.0", "items.1.offsets", "items.2.offsets"):
+            tensors[name] = tensors[name][[0, *range(2, len(tensors[name]))]]
+        for name in ("items.1.values", "items.1.weights", "items.2.values"):
+            tensors[name] = tensors[name][:0]
+        tensors["items.1.offsets"][:] = tensors["items.2.offsets"][:] = 0
+
+    text = changed(tmp_path / "x", forget)
+    assert text == "memory.safetensors: seen: expected indices of its items, got 4. Save the artifact again."
 
 
 def test_lists_that_are_none_are_refused(tmp_path: Path) -> None:

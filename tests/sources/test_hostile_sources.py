@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.errors import DataError, KeyTypeError, UnknownValueError
+from recsys_emb.errors import ColumnError, DataError, KeyTypeError, UnknownValueError
 from recsys_emb.schema import Categorical, MultiCategorical, RefuseUnknown, Schema
 from recsys_emb.sources.sources import open_source
 from recsys_emb.vocabulary.vocabulary import Vocabulary
@@ -51,6 +51,21 @@ def test_an_empty_path_is_refused() -> None:
     with pytest.raises(DataError) as caught:
         open_source("")
     assert str(caught.value) == "source: expected a path, got an empty text. Write '.' for the current folder."
+
+
+def test_rows_as_mappings_are_refused_with_the_way_to_give_them() -> None:
+    rows = [{"user": 1, "tags": ["a", "b"]}, {"user": 2, "tags": []}]
+    with pytest.raises(DataError) as caught:
+        open_source(rows)
+    assert str(caught.value) == "source: expected tables, got rows as mappings. Pass pd.DataFrame(rows)."
+    assert [part.columns for part in open_source(pd.DataFrame(rows)).parts] == [("user", "tags")]
+
+
+def test_a_column_that_is_the_index_of_a_frame_is_said_to_be() -> None:
+    frame = pd.DataFrame({"user": [1], "item": [2]}).set_index("user")
+    with pytest.raises(ColumnError) as caught:
+        open_source(frame).check(["user"])
+    assert str(caught.value) == ("frame: expected a column 'user', got 'item'. It is the index: call reset_index().")
 
 
 @pytest.mark.parametrize(("dtype", "power"), [("float16", 11), ("float32", 24), ("float64", 53)])

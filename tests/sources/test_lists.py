@@ -44,6 +44,20 @@ def test_a_column_of_nulls_is_a_column_of_empty_lists() -> None:
     assert as_python(read_lists(pa.nulls(2), "tags")) == [[], []]
 
 
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([np.nan, np.nan]),
+        pa.array([np.nan, None]),
+        pa.nulls(2, pa.string()),
+        pa.array([None, None], pa.string()).dictionary_encode(),
+    ],
+    ids=str,
+)
+def test_a_column_of_missing_values_alone_is_a_column_of_empty_lists_whatever_its_type(array: pa.Array) -> None:
+    assert as_python(read_lists(array, "tags")) == [[], []]
+
+
 def test_no_rows_give_no_lists() -> None:
     assert as_python(read_lists(pa.array([], pa.list_(pa.int64())), "tags")) == []
 
