@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict
+from typing import TYPE_CHECKING
 
 from recsys_emb.errors import SchemaError
 
-STRICT = ConfigDict(extra="forbid", strict=True)
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
+
+# A dict as pydantic takes it: declaring columns does not wait for pydantic, which reads and writes them.
+STRICT: ConfigDict = {"extra": "forbid", "strict": True}
 
 
 def refuse(condition: bool, where: str, expected: str, got: object, remedy: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
-
-from pydantic import ConfigDict
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from recsys_emb.errors import listed
 from recsys_emb.schema.checks import STRICT, check_at_least, check_name, check_scale, refuse
@@ -21,6 +19,9 @@ from recsys_emb.schema.tables import (
     UnknownBuckets,
     UnknownRow,
 )
+
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
 
 Pooling: TypeAlias = Literal["mean", "sum", "sqrtn", "max", "none"]
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from recsys_emb.errors import SchemaError, listed
 from recsys_emb.schema.checks import STRICT, check_at_least, refuse
 from recsys_emb.schema.columns import Categorical, Feature, History, Keyed, MultiCategorical, Numeric, Position
+
+if TYPE_CHECKING:
+    from pydantic import ConfigDict, TypeAdapter
+
+    from recsys_emb.reporting.machines import Machine
+    from recsys_emb.reporting.planning import SchemaPlan
 
 Role: TypeAlias = Literal["user", "item", "position", "context"]
 
@@ -242,6 +246,53 @@ class Schema:
         proposal: Schema = inference.infer_schema(source)
         return proposal
 
+    def plan(
+        self,
+        *,
+        rows: int,
+        distinct: Mapping[str, int],
+        lengths: Mapping[str, float] | None = None,
+        text: Mapping[str, float] | None = None,
+        machine: Machine | None = None,
+    ) -> SchemaPlan:
+        """Account for memory and time at a stated size, before anything is read.
+
+        Parameters
+        ----------
+        rows
+            Rows that are learned from.
+        distinct
+            Distinct values by feature name, of every feature that owns a vocabulary.
+        lengths
+            Mean number of values in a list by feature name, of every `MultiCategorical`.
+        text
+            Mean UTF-8 bytes of a value by feature name, where values are text; others are taken for integers.
+        machine
+            The rates to reckon with; those of the machine that this library was measured on unless given.
+
+        Returns
+        -------
+        SchemaPlan
+            Print it, or read its fields.
+
+        Raises
+        ------
+        SchemaError
+            When a feature is not counted, or is none of these.
+
+        Examples
+        --------
+        >>> schema = Schema(user=Categorical("user"), item=Categorical("item"), label="stars", embedding_dim=64)
+        >>> plan = schema.plan(rows=100_000_000, distinct={"user": 5_000_000, "item": 200_000})
+        >>> plan.batch, plan.tables
+        (2000000000, 1352001560)
+        """
+        # As `infer`: the rooms that know what things cost stand above.
+        planning = importlib.import_module("recsys_emb.reporting.planning")
+        sizes = planning.Sizes(self, rows, dict(distinct), dict(lengths or {}), dict(text or {}))
+        plan: SchemaPlan = planning.plan_schema(sizes, *(() if machine is None else (machine,)))
+        return plan
+
     @classmethod
     def from_json(cls, text: str) -> Schema:
         """Read a schema that `to_json` wrote.
@@ -251,9 +302,10 @@ class Schema:
         SchemaError
             When the text is not JSON, has fields that are not declared here, or contradicts itself.
         """
+        pydantic = importlib.import_module("pydantic")
         try:
             return _adapter().validate_json(text, strict=False)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             first = error.errors()[0]
             cause = first.get("ctx", {}).get("error")
             if isinstance(cause, SchemaError):
@@ -266,7 +318,8 @@ class Schema:
 
 @functools.cache
 def _adapter() -> TypeAdapter[Schema]:
-    return TypeAdapter(Schema)
+    adapter: TypeAdapter[Schema] = importlib.import_module("pydantic").TypeAdapter(Schema)
+    return adapter
 
 
 def _feature_tuple(group: str, features: object) -> tuple[Feature, ...]:

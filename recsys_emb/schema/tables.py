@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
-
-from pydantic import ConfigDict
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from recsys_emb.schema.checks import STRICT, check_at_least
+
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
 
 
 @dataclass(frozen=True)
