@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,21 @@ FACTOR_ROUNDING = {"highest": 0.0, "high": 2.0**-10, "medium": 2.0**-7}
 FLOAT32 = torch.finfo(torch.float32)
 
 
+class Users(NamedTuple):
+    """Users to rank for: vectors ``(B, D)`` on the catalogue's device, and upper bounds of their lengths ``(B,)``."""
+
+    vectors: Tensor
+    norms: Tensor
+
+    def __len__(self) -> int:
+        """Count the users, B."""
+        return len(self.vectors)
+
+    def select(self, rows: Tensor | slice) -> Users:
+        """Pick users."""
+        return Users(self.vectors[rows], self.norms[rows])
+
+
 class Catalogue:
     """The candidates of a ranking, laid out once and ranked against as often as needed.
 
@@ -35,14 +51,16 @@ class Catalogue:
     item_biases
         ``(I,)``, or None for none.
     candidates
-        int64 ``(C,)``, rows of ``item_vectors`` in any order, repeats allowed; None for all.
+        int64 ``(C,)``, item rows in any order, repeats allowed; None for all that have a vector.
+    numbers
+        int64, the distinct item rows, of ``num_items``, that have a vector here; None for all of them, in order.
 
     Raises
     ------
     DataError
         When shapes do not fit, or a value is NaN, infinite or too large for float32.
     IndexRangeError
-        When a candidate is not a row of ``item_vectors``.
+        When a candidate is not an item row.
 
     Examples
     --------
@@ -57,19 +75,33 @@ class Catalogue:
     columns: Tensor
     """int64 ``(I,)``, the column of each item row; -1 for rows that are not candidates."""
 
-    def __init__(self, item_vectors: Tensor, item_biases: Tensor | None, *, candidates: Tensor | None = None) -> None:
-        vectors = _usable("item vectors", item_vectors)
+    def __init__(
+        self,
+        item_vectors: Tensor,
+        item_biases: Tensor | None,
+        *,
+        candidates: Tensor | None = None,
+        numbers: Tensor | None = None,
+        num_items: int | None = None,
+    ) -> None:
+        vectors, norms = _usable("item vectors", item_vectors)
         biases = vectors.new_zeros(len(vectors)) if item_biases is None else _plain(item_biases).to(vectors.device)
         if biases.shape != vectors.shape[:1]:
             got = f"shape {tuple(biases.shape)} for {counted(len(vectors), 'item')}"
             raise DataError(f"top_k: expected one bias per item, got {got}. Take both from one model.")
         _check_finite("item biases", biases)
-        self.items = tie_order(_distinct(candidates, len(vectors))).to(vectors.device)
-        self.columns = self.items.new_full((len(vectors),), NOTHING)
+        numbers = torch.arange(len(vectors)) if numbers is None else numbers
+        count = len(vectors) if num_items is None else num_items
+        self.items = tie_order(numbers if candidates is None else _distinct(candidates, count)).to(vectors.device)
+        places = self.items.new_zeros(count)
+        places[numbers] = torch.arange(len(vectors), device=vectors.device)
+        self.columns = torch.full_like(places, NOTHING)
         self.columns[self.items] = torch.arange(len(self.items), device=vectors.device)
-        self._vectors, self._biases = vectors.index_select(0, self.items), biases.index_select(0, self.items)
-        self._norm, self._bias = _largest(_norms(self._vectors)), _largest(self._biases.abs())
-        self._bias_rounding = _largest((self._biases.float().double() - self._biases.double()).abs())
+        chosen = places[self.items]
+        self._vectors, self._biases = vectors.index_select(0, chosen), biases.index_select(0, chosen)
+        self._norm, self._bias = _largest(norms.index_select(0, chosen)), _largest(self._biases.abs())
+        self._rough_biases = self._biases.float()
+        self._bias_rounding = _largest((self._rough_biases.double() - self._biases.double()).abs())
 
     def __len__(self) -> int:
         """Count the candidates, C."""
@@ -85,16 +117,36 @@ class Catalogue:
         """Where the vectors are."""
         return self._vectors.device
 
-    def checked_users(self, user_vectors: Tensor) -> Tensor:
+    @property
+    def vectors(self) -> Tensor:
+        """``(C, D)``, column by column."""
+        return self._vectors
+
+    @property
+    def biases(self) -> Tensor:
+        """``(C,)``, column by column."""
+        return self._biases
+
+    def checked_users(self, user_vectors: Tensor) -> Users:
         """Check ``(U, D)`` vectors against the items' and bring them to the same device."""
-        users = _usable("user vectors", user_vectors).to(self.device)
+        users, norms = (one.to(self.device) for one in _usable("user vectors", user_vectors))
         if users.shape[1] != self._vectors.shape[1]:
             got = f"{users.shape[1]} and {self._vectors.shape[1]}"
             raise DataError(f"top_k: expected user and item vectors of one width, got {got}. Take both from one model.")
-        reach = _largest(_norms(users)) * self._norm + self._bias
+        reach = _largest(norms) * self._norm + self._bias
         if reach > FLOAT32.max:
             raise DataError(f"top_k: expected scores within float32, got up to {reach:.0e}. Scale the vectors down.")
-        return users
+        return Users(users, norms)
+
+    def vectors_of(self, items: Tensor) -> Tensor:
+        """Vectors of some candidates, given by item row: ``(N, D)``."""
+        return self._vectors.index_select(0, self.columns[items])
+
+    def holds(self, items: Tensor, vectors: Tensor, biases: Tensor) -> bool:
+        """Tell whether some candidates, by item row, have these very vectors and biases."""
+        columns = self.columns[items]
+        same = torch.equal(self._vectors.index_select(0, columns), vectors)
+        return same and torch.equal(self._biases.index_select(0, columns), biases)
 
     def tiles(self, users: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Score every column for ``(B, D)`` users, in float32.
@@ -107,7 +159,7 @@ class Catalogue:
         for first in range(0, len(self), width):
             vectors = self._vectors[first : first + width].float()
             tile = buffer[: len(users) * len(vectors)].view(len(users), len(vectors))
-            torch.addmm(self._biases[first : first + width].float(), rough, vectors.T, out=tile)
+            torch.addmm(self._rough_biases[first : first + width], rough, vectors.T, out=tile)
             yield first, tile
 
     def exact(self, users: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -123,14 +175,14 @@ class Catalogue:
             ]
         )
 
-    def slack(self, users: Tensor) -> Tensor:
+    def slack(self, users: Users) -> Tensor:
         """Bound the distance between a user's rough and exact scores; float64 ``(B,)``.
 
         It is 0 where rough scores are exact: a zero vector with biases that are float32. Otherwise the bound is
         twice that of Higham (2002, section 3.1) for inner products, which holds for any order of additions.
         """
-        reach = _norms(users) * self._norm
-        terms = 2 * (users.shape[1] + 3)
+        reach = users.norms * self._norm
+        terms = 2 * (self._vectors.shape[1] + 3)
         rounding = FACTOR_ROUNDING[torch.get_float32_matmul_precision()] + terms * FLOAT32.eps / 2
         inexact = rounding * (reach + self._bias) + terms * FLOAT32.tiny
         return self._bias_rounding + torch.where(reach > 0, inexact, 0.0)
@@ -161,9 +213,7 @@ def check_rows(name: str, rows: Tensor, num_items: int) -> None:
         raise IndexRangeError(f"top_k: expected {name} in [0, {num_items}), got {wrong[0].item()}. Give item rows.")
 
 
-def _distinct(candidates: Tensor | None, num_items: int) -> Tensor:
-    if candidates is None:
-        return torch.arange(num_items)
+def _distinct(candidates: Tensor, num_items: int) -> Tensor:
     check_rows("candidates", candidates, num_items)
     distinct: Tensor = torch.unique(candidates.long())
     return distinct
@@ -175,18 +225,21 @@ def _plain(values: Tensor) -> Tensor:
     return plain if plain.is_floating_point() else plain.double()
 
 
-def _usable(name: str, vectors: Tensor) -> Tensor:
+def _usable(name: str, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Check vectors, and measure them."""
     plain = _plain(vectors)
     if plain.dim() != 2:
         got = tuple(plain.shape)
         raise DataError(f"top_k: expected {name} of shape (rows, width), got {got}. Reshape them.")
-    _check_finite(name, _norms(plain))
-    return plain
+    norms = _norms(plain)
+    _check_finite(name, norms)
+    return plain, norms
 
 
 def _check_finite(name: str, rows: Tensor) -> None:
-    broken = int((~rows.isfinite()).sum())
-    if broken:
+    finite = rows.isfinite()
+    if not finite.all():
+        broken = int((~finite).sum())
         got = f"{counted(broken, 'row')} with NaN, infinite or huge values"
         raise DataError(f"top_k: expected finite {name}, got {got}. Train again with a smaller learning rate.")
 
@@ -196,7 +249,10 @@ def _norms(vectors: Tensor) -> Tensor:
     dtype = torch.promote_types(vectors.dtype, torch.float32)
     lengths: Tensor = torch.linalg.vector_norm(vectors, dim=1, dtype=dtype)
     vanished = math.sqrt(vectors.shape[1] * FLOAT32.tiny)
-    return (lengths.double() + vanished).where(vectors.any(dim=1), 0.0)
+    is_zero = lengths == 0
+    if is_zero.any():
+        is_zero[is_zero.clone()] = ~vectors[is_zero].any(dim=1)
+    return (lengths.double() + vanished).masked_fill(is_zero, 0.0)
 
 
 def _largest(values: Tensor) -> float:

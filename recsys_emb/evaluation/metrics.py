@@ -6,15 +6,15 @@ What cannot be said is NaN, with scikit-learn's `UndefinedMetricWarning`.
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TypeAlias
 
 import numpy as np
-import sklearn.metrics
 import torch
 from numpy.typing import NDArray
-from sklearn.exceptions import UndefinedMetricWarning
 from torch import Tensor
 
 from recsys_emb.errors import DataError, counted
@@ -33,7 +33,9 @@ def rmse(label: Numbers, predicted: Numbers) -> float:
     1.4142135623730951
     """
     truth, answer = _paired("rmse", label, predicted)
-    return float(sklearn.metrics.root_mean_squared_error(truth, answer)) if len(truth) else undefined("rmse", "a row")
+    if not len(truth):
+        return undefined("rmse", "a row")
+    return float(_scikit_learn("metrics").root_mean_squared_error(truth, answer))
 
 
 def mae(label: Numbers, predicted: Numbers) -> float:
@@ -43,7 +45,9 @@ def mae(label: Numbers, predicted: Numbers) -> float:
     1.0
     """
     truth, answer = _paired("mae", label, predicted)
-    return float(sklearn.metrics.mean_absolute_error(truth, answer)) if len(truth) else undefined("mae", "a row")
+    if not len(truth):
+        return undefined("mae", "a row")
+    return float(_scikit_learn("metrics").mean_absolute_error(truth, answer))
 
 
 def auc(label: Numbers, score: Numbers) -> float:
@@ -57,7 +61,7 @@ def auc(label: Numbers, score: Numbers) -> float:
     truth, answer = _paired("auc", label, score)
     _check_binary("auc", truth)
     if truth.any() and not truth.all():
-        return float(sklearn.metrics.roc_auc_score(truth, answer))
+        return float(_scikit_learn("metrics").roc_auc_score(truth, answer))
     return undefined("auc", "both labels, 0 and 1", f"{truth[0]:g} alone" if len(truth) else "none")
 
 
@@ -77,7 +81,7 @@ def log_loss(label: Numbers, probability: Numbers) -> float:
         raise DataError(f"log_loss: expected probabilities in [0, 1], got {got}. Use a probabilistic objective.")
     if not len(truth):
         return undefined("log_loss", "a row")
-    return float(sklearn.metrics.log_loss(truth, answer, labels=[0.0, 1.0]))
+    return float(_scikit_learn("metrics").log_loss(truth, answer, labels=[0.0, 1.0]))
 
 
 # --- rankings --------------------------------------------------------------------------------------------------
@@ -134,8 +138,14 @@ def ndcg_at_k(hits: Tensor, relevant: Tensor, k: int) -> Tensor:
 
 def undefined(where: str, needed: str, got: str = "none") -> float:
     """Give NaN for what cannot be said, and warn that it is for want of ``needed``."""
-    warnings.warn(f"{where}: expected {needed}, got {got}. The answer is NaN.", UndefinedMetricWarning, stacklevel=3)
+    category = _scikit_learn("exceptions").UndefinedMetricWarning
+    warnings.warn(f"{where}: expected {needed}, got {got}. The answer is NaN.", category, stacklevel=3)
     return float("nan")
+
+
+def _scikit_learn(room: str) -> ModuleType:
+    """Load what only those who judge need."""
+    return importlib.import_module(f"sklearn.{room}")
 
 
 def _of_users(values: Tensor, relevant: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ exactly too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,14 +20,14 @@ from torch import Tensor
 
 from recsys_emb.encoding.batch import Jagged
 from recsys_emb.errors import DataError, counted
-from recsys_emb.evaluation.catalogue import Catalogue, check_rows
-from recsys_emb.evaluation.scan import NO_COLUMN, Best, scan_for
+from recsys_emb.evaluation.catalogue import Catalogue, Users, check_rows
+from recsys_emb.evaluation.scan import NO_COLUMN, Best, columns_of, scan_for, settle
 
 NO_ITEM = -1
 # Users ranked together.
 BLOCK = 1024
 # Items kept beyond k: enough that rounding rarely leaves a doubt, few enough to cost nothing.
-MARGIN = 16
+MARGIN = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,28 @@ class Ranking:
     def to_lists(self) -> list[list[int]]:
         """Give the items of each user as a Python list, best first."""
         return [row[:length] for row, length in zip(self.items.tolist(), self.lengths.tolist(), strict=True)]
+
+
+class Finder(Protocol):
+    """Finds items that are likely among the best, so that not all need be scored."""
+
+    def find(self, catalogue: Catalogue, users: Tensor, wanted: Tensor) -> Tensor:
+        """Propose for each user about ``wanted`` columns.
+
+        Parameters
+        ----------
+        catalogue
+            The same object for as long as the items stay as they are.
+        users
+            ``(B, D)``, on the catalogue's device.
+        wanted
+            int64 ``(B,)``.
+
+        Returns
+        -------
+        Tensor
+            int64 ``(B, N)``, in any order; -1 for none. The answer to a user must not depend on the others.
+        """
 
 
 def top_k(
@@ -111,8 +134,18 @@ def top_k(
     return rank(Catalogue(item_vectors, item_biases, candidates=candidates), user_vectors, k, excluded=excluded)
 
 
-def rank(catalogue: Catalogue, user_vectors: Tensor, k: int, *, excluded: Jagged | None = None) -> Ranking:
+def rank(
+    catalogue: Catalogue,
+    user_vectors: Tensor,
+    k: int,
+    *,
+    excluded: Jagged | None = None,
+    finder: Finder | None = None,
+) -> Ranking:
     """Find the best k items of every user, in a catalogue that is laid out once for many calls; see `top_k`.
+
+    With a ``finder``, the best of what it finds, by exact scores, and as many as ever: a user for whom too few are
+    found gets the answer of the full scan.
 
     Examples
     --------
@@ -129,7 +162,12 @@ def rank(catalogue: Catalogue, user_vectors: Tensor, k: int, *, excluded: Jagged
     scores = torch.full((len(users), width), torch.nan, dtype=torch.float64, device=catalogue.device)
     for start in range(0, len(users) if width else 0, BLOCK):
         block = slice(start, start + BLOCK)
-        best = _best(catalogue, users[block], width, _barred(catalogue, lists, start, len(users[block])))
+        chosen = users.select(block)
+        barred = _barred(catalogue, lists, start, len(chosen))
+        if finder is None:
+            best = _best(catalogue, chosen, width, barred)
+        else:
+            best = _best_found(finder, catalogue, chosen, width, barred)
         found = best.columns != NO_COLUMN
         items[block] = catalogue.items[best.columns].where(found, NO_ITEM)
         scores[block] = best.scores.where(found, torch.nan)
@@ -151,28 +189,39 @@ def _barred(catalogue: Catalogue, excluded: Jagged, start: int, count: int) -> J
     """Excluded columns of users ``start`` to ``start + count - 1``, ascending within each list."""
     offsets = excluded.offsets[start : start + count + 1]
     values = excluded.values[int(offsets[0]) : int(offsets[-1])]
-    barred = Jagged(values, offsets - offsets[0])
-    # One sort for all lists; columns of items that are not candidates are -1, which comes first and bars nothing.
-    span = len(catalogue) + 1
-    keys = barred.owners * span + catalogue.columns[values] + 1
-    return Jagged(keys.sort().values % span - 1, barred.offsets)
+    return columns_of(Jagged(values, offsets - offsets[0]), catalogue.columns)
 
 
-def _best(catalogue: Catalogue, users: Tensor, k: int, barred: Jagged) -> Best:
+def _best(catalogue: Catalogue, users: Users, k: int, barred: Jagged) -> Best:
     """Best k columns of every user, in order, with exact scores."""
-    rough = _scanned(catalogue, users, min(k + MARGIN, len(catalogue)), barred)
-    best = _scored_exactly(catalogue, users, rough).in_order()
-    best = Best(best.scores[:, :k].clone(), best.columns[:, :k].clone())
+    rough = _scanned(catalogue, users.vectors, min(k + MARGIN, len(catalogue)), barred)
+    best = settle(catalogue, users.vectors, rough.columns, k)
     slack = catalogue.slack(users)
     # Whatever was not kept has a rough score of at most the worst kept, hence an exact one of at most slack more.
     # Without slack the rough scores and their order are exact.
-    beyond = rough.scores.min(dim=1).values.double() + slack
+    beyond = rough.scores.amin(dim=1).double() + slack
     doubt = (best.scores[:, -1] <= beyond) & (slack > 0) & (beyond > -torch.inf)
-    doubtful = doubt.nonzero()[:, 0]
-    if len(doubtful) and rough.columns.shape[1] < len(catalogue):
+    if rough.columns.shape[1] < len(catalogue) and doubt.any():
+        doubtful = doubt.nonzero()[:, 0]
         floor = best.scores[doubtful, -1] - slack[doubtful]
-        settled = _settled(catalogue, users[doubtful], k, barred.select(doubtful), floor)
+        settled = _settled(catalogue, users.vectors[doubtful], k, barred.select(doubtful), floor)
         best.scores[doubtful], best.columns[doubtful] = settled.scores, settled.columns
+    return best
+
+
+def _best_found(finder: Finder, catalogue: Catalogue, users: Users, k: int, barred: Jagged) -> Best:
+    """Best k columns of those that a finder finds, in order, with exact scores."""
+    found = finder.find(catalogue, users.vectors, k + MARGIN + barred.lengths)
+    if found.shape[1] < k:
+        return _best(catalogue, users, k, barred)
+    span = len(catalogue) + 1
+    owners = torch.arange(len(users), device=found.device)[:, None]
+    seen = torch.isin(owners * span + found, barred.owners * span + barred.values)
+    best = settle(catalogue, users.vectors, found.masked_fill(seen, NO_COLUMN), k)
+    short = ((best.columns != NO_COLUMN).sum(dim=1) < k).nonzero()[:, 0]
+    if len(short):
+        scanned = _best(catalogue, users.select(short), k, barred.select(short))
+        best.scores[short], best.columns[short] = scanned.scores, scanned.columns
     return best
 
 
@@ -183,13 +232,6 @@ def _scanned(catalogue: Catalogue, users: Tensor, capacity: int, barred: Jagged)
     for first, tile in catalogue.tiles(users):
         scan(best, tile, first, barred)
     return best
-
-
-def _scored_exactly(catalogue: Catalogue, users: Tensor, rough: Best) -> Best:
-    rows, places = (rough.columns != NO_COLUMN).nonzero(as_tuple=True)
-    scores = torch.full(rough.columns.shape, -torch.inf, dtype=torch.float64, device=users.device)
-    scores[rows, places] = catalogue.exact(users, rows, rough.columns[rows, places])
-    return Best(scores, rough.columns)
 
 
 def _settled(catalogue: Catalogue, users: Tensor, k: int, barred: Jagged, floor: Tensor) -> Best:

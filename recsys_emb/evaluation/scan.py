@@ -1,4 +1,4 @@
-"""The best columns of every user, kept from tile to tile: a kernel on CPUs, plain torch elsewhere, one answer."""
+"""The best columns of every user, kept from tile to tile: kernels on CPUs, plain torch elsewhere, one answer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import Jagged
+from recsys_emb.evaluation.catalogue import Catalogue
 
 NO_COLUMN = -1
+_WITH_KERNEL = {torch.float32, torch.float64}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,3 +79,41 @@ def scan_with_torch(best: Best, tile: Tensor, first: int, barred: Jagged) -> Non
     )
     best.columns.copy_(columns.where(new > -torch.inf, NO_COLUMN))
     best.scores.copy_(new)
+
+
+def columns_of(items: Jagged, columns: Tensor) -> Jagged:
+    """Turn lists of items into ascending lists of their columns, int64 ``(I,)``; -1 for none comes first."""
+    if not len(items.values):
+        return items
+    if items.values.device.type == "cpu":
+        found = torch.empty_like(items.values)
+        arrays = (one.numpy() for one in (items.values, items.offsets, columns, found))
+        kernels.topk.lists_of_columns(*arrays)
+        return Jagged(found, items.offsets)
+    # One sort for all lists.
+    span = len(columns) + 1
+    keys = items.owners * span + columns[items.values] + 1
+    return Jagged(keys.sort().values % span - 1, items.offsets)
+
+
+def settle(catalogue: Catalogue, users: Tensor, columns: Tensor, k: int) -> Best:
+    """Score ``(B, N)`` columns of users ``(B, D)`` exactly, and keep the best k in order."""
+    kernel = users.device.type == "cpu" and {catalogue.vectors.dtype, catalogue.biases.dtype} <= _WITH_KERNEL
+    return (settle_with_kernel if kernel else settle_with_torch)(catalogue, users, columns, k)
+
+
+def settle_with_kernel(catalogue: Catalogue, users: Tensor, columns: Tensor, k: int) -> Best:
+    """Settle pair by pair. CPU only, float32 or float64."""
+    best = Best(torch.empty(len(columns), k, dtype=torch.float64), torch.empty(len(columns), k, dtype=torch.int64))
+    tensors = (users.double(), catalogue.vectors, catalogue.biases, columns, best.scores, best.columns)
+    kernels.topk.settle(*(one.numpy() for one in tensors))
+    return best
+
+
+def settle_with_torch(catalogue: Catalogue, users: Tensor, columns: Tensor, k: int) -> Best:
+    """Settle by gathering all pairs."""
+    rows, places = (columns != NO_COLUMN).nonzero(as_tuple=True)
+    scores = torch.full(columns.shape, -torch.inf, dtype=torch.float64, device=users.device)
+    scores[rows, places] = catalogue.exact(users, rows, columns[rows, places])
+    best = Best(scores, columns).in_order()
+    return Best(best.scores[:, :k].clone(), best.columns[:, :k].clone())

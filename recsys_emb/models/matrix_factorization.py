@@ -136,14 +136,19 @@ class MatrixFactorization(nn.Module):
         """
         with_bias = [name for name in names if name in self.biases.names]
         biases = [self._bias(name, batch) for name in with_bias] or [self.scale.new_zeros(len(batch))]
-        return self._vector(names, batch), functools.reduce(torch.add, biases)
+        return self.side_vectors(batch, names), functools.reduce(torch.add, biases)
+
+    def side_vectors(self, batch: Batch, names: Sequence[str]) -> Tensor:
+        """As `side`, the vectors alone."""
+        vectors = [self.vectors.vectors_of(name, batch) for name in names if name in self.vectors.names]
+        return functools.reduce(torch.add, vectors or [self.scale.new_zeros(len(batch), self.vectors.embedding_dim)])
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """Explain scores: ``"offset"``, ``"bias:<name>"`` of every feature with one, ``"interaction"``; each ``(B,)``.
 
         In units of the label; added up in this order they are `forward`, bit for bit.
         """
-        users, items = self._vector(self.user_names, batch), self._vector(self.item_names, batch)
+        users, items = self.side_vectors(batch, self.user_names), self.side_vectors(batch, self.item_names)
         biases = {f"bias:{name}": self.scale * self._bias(name, batch) for name in self.biases.names}
         interaction = self.scale * (users * items).sum(-1)
         return {"offset": self.offset.expand_as(interaction), **biases, "interaction": interaction}
@@ -237,10 +242,6 @@ class MatrixFactorization(nn.Module):
         for part in ("vectors", "biases"):
             check_weights(getattr(self, part).meanings, state_dict.get(f"{prefix}{part}.fingerprint"))
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-    def _vector(self, names: Sequence[str], batch: Batch) -> Tensor:
-        vectors = [self.vectors.vectors_of(name, batch) for name in names if name in self.vectors.names]
-        return functools.reduce(torch.add, vectors or [self.scale.new_zeros(len(batch), self.vectors.embedding_dim)])
 
     def _bias(self, name: str, batch: Batch) -> Tensor:
         return self.biases.vectors_of(name, batch)[:, 0]

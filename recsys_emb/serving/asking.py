@@ -16,7 +16,7 @@ from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.folding import Side, fold_in
 from recsys_emb.serving.offering import Offer
 from recsys_emb.serving.requests import read_values
-from recsys_emb.serving.scoring import sides
+from recsys_emb.serving.scoring import Part, part
 from recsys_emb.serving.strangers import Strangers, read_history
 
 
@@ -32,6 +32,10 @@ class Askers:
         int64 ``(A,)``, which of the P distinct users each is.
     indices
         int64 ``(U,)``, of the first U of them.
+    rows
+        int64 ``(U,)``, where the memory has them.
+    own
+        User side of these.
     folded
         User side of the others, ``(P - U, D)`` and ``(P - U,)``.
     strangers
@@ -41,6 +45,8 @@ class Askers:
     values: pd.Series
     places: Tensor
     indices: Tensor
+    rows: Tensor
+    own: Part
     folded: Side
     strangers: Strangers | None
 
@@ -53,28 +59,33 @@ class Askers:
         DataError
             When there is neither, or ``users`` beside a history that does not say whose it is.
         """
-        nobody = torch.empty(0, dtype=torch.int64)
         strangers = None if history is None else read_history(fitted, history)
         if strangers is not None and users is None:
-            return cls(strangers.people, torch.arange(len(strangers)), nobody, fold_in(fitted, strangers), strangers)
+            return cls._of(fitted, strangers.people, torch.arange(len(strangers)), torch.empty(0).long(), strangers)
         asked = read_values(users, fitted.encoder.vocabularies[fitted.user.name], where="Recommender.recommend: users")
         indices, places = torch.unique(asked.indices, return_inverse=True)
-        if strangers is None:
-            empty = torch.empty(0, fitted.model.vectors.embedding_dim, dtype=torch.float64)
-            return cls(asked.values, places, indices, Side(empty, empty[:, 0]), None)
-        numbers = strangers.number_of(asked.values)
-        places = torch.where(numbers < 0, places, len(indices) + numbers)
-        return cls(asked.values, places, indices, fold_in(fitted, strangers), strangers)
+        if strangers is not None:
+            numbers = strangers.number_of(asked.values)
+            places = torch.where(numbers < 0, places, len(indices) + numbers)
+        return cls._of(fitted, asked.values, places, indices, strangers)
 
-    def vectors(self, fitted: Fitted) -> Tensor:
+    @classmethod
+    def _of(
+        cls, fitted: Fitted, values: pd.Series, places: Tensor, indices: Tensor, strangers: Strangers | None
+    ) -> Askers:
+        own = part(fitted.model, fitted.memory.user_rows(indices, fitted.encoder), fitted.model.user_names)
+        nobody = torch.empty(0, own.vectors.shape[1], dtype=torch.float64)
+        folded = Side(nobody, nobody.new_empty(0)) if strangers is None else fold_in(fitted, strangers)
+        return cls(values, places, indices, fitted.memory.users.rows_of(indices), own, folded, strangers)
+
+    @property
+    def vectors(self) -> Tensor:
         """User side of all P, ``(P, D)`` float64."""
-        rows = fitted.memory.user_rows(self.indices, fitted.encoder)
-        own = sides(fitted.model, rows, fitted.model.user_names)[0]
-        return torch.cat([own.double(), self.folded.vectors])
+        return torch.cat([self.own.vectors.double(), self.folded.vectors])
 
     def seen(self, fitted: Fitted, offer: Offer) -> Jagged:
         """Rows of an offer that each of the P has seen, in training or in its history."""
-        seen = fitted.memory.seen_by(self.indices)
+        seen = fitted.memory.seen.select(self.rows)
         known = Jagged(fitted.memory.items.rows_of(seen.values), seen.offsets)
         if self.strangers is None:
             return known
@@ -85,7 +96,7 @@ class Askers:
 
     def known(self, fitted: Fitted) -> Tensor:
         """Tell which of the A training knew and answers by their own rows: bool ``(A,)``."""
-        known = fitted.memory.users.rows_of(self.indices) < len(fitted.memory.users)
+        known = self.rows < len(fitted.memory.users)
         return torch.cat([known, known.new_zeros(len(self.folded.biases))])[self.places]
 
     def routes(self, fitted: Fitted) -> npt.NDArray[np.object_]:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.columns import to_series
 from recsys_emb.errors import ColumnError, did_you_mean, listed
 from recsys_emb.serving.fitted import Fitted
@@ -17,13 +18,13 @@ from recsys_emb.training.losses import Logistic, SquaredError
 
 def predict(fitted: Fitted, frame: Any) -> pd.Series:
     """Answer `Recommender.predict`."""
-    batch = fitted.encoder.transform(frame, with_label=False)
-    return pd.Series(fitted.answer(batch).numpy(), index=_index_of(frame, len(batch)), name="score")
+    batch = _read(fitted, frame)
+    return pd.Series(fitted.answer(batch).numpy(), index=_index_of(frame, len(batch)), name="score", copy=False)
 
 
 def explain(fitted: Fitted, frame: Any) -> pd.DataFrame:
     """Answer `Recommender.explain`."""
-    batch = fitted.encoder.transform(frame, with_label=False)
+    batch = _read(fitted, frame)
     terms = score_terms(fitted.model, batch)
     score, objective = total(terms), fitted.objective
     answer = objective.answer(score, fitted.label.low, fitted.label.high)
@@ -56,6 +57,13 @@ def embeddings(fitted: Fitted, name: str) -> pd.DataFrame:
         ]
     rows = [np.array(row) for block in blocks for row in block]
     return pd.DataFrame({name: to_series(vocabulary.values, name), "vector": pd.Series(rows, dtype=object)})
+
+
+def _read(fitted: Fitted, frame: Any) -> Batch:
+    """Encode what is to be scored; a single row by the short way."""
+    if type(frame) is dict and all(type(column) is list and len(column) == 1 for column in frame.values()):
+        return fitted.encoder.transform_row({name: column[0] for name, column in frame.items()})
+    return fitted.encoder.transform(frame, with_label=False)
 
 
 def _index_of(frame: Any, length: int) -> pd.Index:

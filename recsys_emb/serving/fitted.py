@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -10,14 +10,17 @@ from torch import Tensor
 
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
+from recsys_emb.errors import FitError, counted
 from recsys_emb.evaluation.catalogue import Catalogue
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.columns import Categorical
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.lineage import Step, experience
 from recsys_emb.serving.memory import Memory, pair_of
+from recsys_emb.serving.occurrences import Occurrences
 from recsys_emb.serving.prior import Prior
 from recsys_emb.serving.scoring import score, sides
+from recsys_emb.serving.weights import Kept
 from recsys_emb.training.history import FitHistory
 from recsys_emb.training.objective import Objective
 from recsys_emb.training.past import Past
@@ -80,6 +83,14 @@ class Fitted:
         Of L2 in its training.
     prior
         How the users that it knows differ.
+    occurrences
+        How often training rows looked up reserved rows, positions and numbers; nothing where that was not kept.
+
+    Notes
+    -----
+    The item side of the known items is laid out at the first request that ranks them all and kept, as one float32 copy
+    of I × D numbers with the biases in float64; what `similar` compares is another, in float64. They are laid out anew
+    when the weights change, by whatever hand (see `Stamp`).
     """
 
     encoder: FeatureEncoder
@@ -91,6 +102,9 @@ class Fitted:
     lineage: tuple[Step, ...]
     strength: Strength
     prior: Prior
+    occurrences: Occurrences = field(default_factory=dict)
+    _catalogue: Kept[Catalogue] = field(default_factory=Kept, init=False, repr=False)
+    _directions: Kept[Catalogue] = field(default_factory=Kept, init=False, repr=False)
 
     @property
     def schema(self) -> Schema:
@@ -115,7 +129,20 @@ class Fitted:
 
     def answer(self, batch: Batch) -> Tensor:
         """Predict the rows: float64 ``(B,)``, a rating, a probability or a score, as the objective means it."""
-        return self.objective.answer(score(self.model, batch), self.label.low, self.label.high)
+        return self.meant(score(self.model, batch))
+
+    def meant(self, scores: Tensor) -> Tensor:
+        """Say what scores in units of the label mean: as `answer`.
+
+        Raises
+        ------
+        FitError
+            When a score is not finite: somebody has written into weights that were saved finite.
+        """
+        if not scores.isfinite().all():
+            got = counted(int((~scores.isfinite()).sum()), "score")
+            raise FitError(f"Recommender: expected finite scores, got {got} not finite. Load it anew, or fit again.")
+        return self.objective.answer(scores, self.label.low, self.label.high)
 
     def pairs(self, users: Tensor, items: Tensor) -> Batch:
         """Rows of users with items, both int64 ``(B,)``, with what is known of them, at the position of serving."""
@@ -126,13 +153,33 @@ class Fitted:
         """Sum the user side of ``users``, int64 ``(B,)``: ``(B, D)``."""
         return sides(self.model, self.memory.user_rows(users, self.encoder), self.model.user_names)[0]
 
-    def catalogue(self, strangers: Tensor, rows: Tensor | None) -> Catalogue:
-        """Lay out the known items, then ``strangers`` (indices of unknown items), for ranking; ``rows`` chooses."""
-        items = self.memory.item_rows(torch.cat([self.memory.items.indices, strangers]), self.encoder)
-        vectors, biases = sides(self.model, items, self.model.item_names)
-        return Catalogue(vectors, biases, candidates=rows)
+    @property
+    def catalogue(self) -> Catalogue:
+        """The known items, laid out for ranking at the position of serving."""
+        return self._catalogue.of(self.model, self._lay_out)
+
+    @property
+    def directions(self) -> Catalogue:
+        """The known items as unit vectors without the position, whose products are cosines."""
+        return self._directions.of(self.model, self._lay_out_directions)
+
+    def forget(self) -> None:
+        """Lay the items out anew at the next request."""
+        self._catalogue.forget()
+        self._directions.forget()
 
     def seen_rows(self, users: Tensor) -> Jagged:
         """Rows of the catalogue that each of ``users`` has seen."""
         seen = self.memory.seen_by(users)
         return Jagged(self.memory.items.rows_of(seen.values), seen.offsets)
+
+    def _lay_out(self) -> Catalogue:
+        items = self.memory.item_rows(self.memory.items.indices, self.encoder)
+        return Catalogue(*sides(self.model, items, self.model.item_names))
+
+    def _lay_out_directions(self) -> Catalogue:
+        known, position = self.memory.items, self.schema.position
+        names = tuple(one for one in self.model.item_names if position is None or one != position.name)
+        vectors = sides(self.model, known.lookup(known.indices), names)[0].double()
+        # A vector of zeros points nowhere: its cosine with anything is taken as 0.
+        return Catalogue(vectors / vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny), None)

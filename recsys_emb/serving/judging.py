@@ -70,9 +70,8 @@ def _relevant_rows(fitted: Fitted, batch: Batch, relevant_at: float | None) -> T
 def _judge_rankings(fitted: Fitted, frame: Any, relevant: Tensor, k: int, *, exclude_seen: bool) -> dict[str, float]:
     """Rank the whole catalogue for every user of a frame, and judge it by the relevant rows."""
     users, lists = _relevant_items(fitted, frame, relevant)
-    catalogue = fitted.catalogue(users.new_empty(0), None)
     excluded = fitted.seen_rows(users) if exclude_seen else None
-    return evaluate_ranking(catalogue, fitted.user_vectors(users), lists, k=k, excluded=excluded)
+    return evaluate_ranking(fitted.catalogue, fitted.user_vectors(users), lists, k=k, excluded=excluded)
 
 
 def _relevant_items(fitted: Fitted, frame: Any, relevant: Tensor) -> tuple[Tensor, Jagged]:

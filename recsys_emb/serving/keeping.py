@@ -6,8 +6,8 @@ from recsys_emb.artifact.contents import Artifact
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.learning import Plan
 from recsys_emb.serving.memory import Memory
+from recsys_emb.serving.occurrences import read_occurrences
 from recsys_emb.serving.prior import Prior
-from recsys_emb.serving.scoring import trust
 from recsys_emb.serving.settings import (
     read_history,
     read_label,
@@ -18,6 +18,7 @@ from recsys_emb.serving.settings import (
     read_strength,
     write_settings,
 )
+from recsys_emb.serving.weights import trust
 
 
 def pack(plan: Plan, fitted: Fitted) -> Artifact:
@@ -49,4 +50,5 @@ def unpack(saved: Artifact) -> tuple[Plan, Fitted]:
     prior = read_prior(said, saved.model) or Prior.of(
         saved.model, memory.users.key, memory.users.indices, objective, history
     )
-    return plan, Fitted(saved.encoder, saved.model, memory, objective, label, history, lineage, strength, prior)
+    seen = read_occurrences(said.get("occurrences"), saved.encoder)
+    return plan, Fitted(saved.encoder, saved.model, memory, objective, label, history, lineage, strength, prior, seen)

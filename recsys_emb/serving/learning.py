@@ -23,6 +23,7 @@ from recsys_emb.serving.declared import check_declared, read_numbers
 from recsys_emb.serving.fitted import Fitted, LabelRange, Strength
 from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import Memory
+from recsys_emb.serving.occurrences import added, occurrences_of
 from recsys_emb.serving.prior import Prior
 from recsys_emb.serving.resuming import CheckpointFolder, describe_run
 from recsys_emb.sources.sources import Source, open_source
@@ -80,10 +81,7 @@ class Plan:
                 CheckpointFolder(checkpoint, describe_run(encoder, batch, held_out, settings)), every
             )
         history = self._train(model, batch, objective, solver, validation=held_out, checkpoints=checkpoints)
-        lineage = (Step.of(encoder, len(batch)),)
-        memory, strength = Memory.from_batch(batch, encoder), Strength.of(solver, objective)
-        prior = Prior.of(model, memory.users.key, memory.users.indices, objective, history)
-        return Fitted(encoder, model, memory, objective, label, history, lineage, strength, prior)
+        return concluded(encoder, model, batch, objective, history, strength=Strength.of(solver, objective))
 
     def extend(self, fitted: Fitted, source: Any, new_rows: ByFeature) -> Fitted:
         """Go on from a fit with more rows; the earlier one stays as it is."""
@@ -104,7 +102,8 @@ class Plan:
         )
         strength = Strength.of(solver, fitted.objective)
         prior = Prior.of(model, memory.users.key, memory.users.indices, fitted.objective, history)
-        return Fitted(encoder, model, memory, fitted.objective, label, history, lineage, strength, prior)
+        seen = added(fitted.occurrences, occurrences_of(batch, encoder)) if fitted.occurrences else {}
+        return Fitted(encoder, model, memory, fitted.objective, label, history, lineage, strength, prior, seen)
 
     def _train(
         self,
@@ -158,6 +157,22 @@ class Plan:
     def _tell(self, line: str) -> None:
         if self.progress is not False:
             print(f"Recommender: {line}", file=sys.stderr)
+
+
+def concluded(
+    encoder: FeatureEncoder,
+    model: MatrixFactorization,
+    batch: Batch,
+    objective: Objective,
+    history: FitHistory,
+    *,
+    strength: Strength,
+) -> Fitted:
+    """Sum up a first fit of a model to training rows: what serving asks for beside it."""
+    memory, lineage = Memory.from_batch(batch, encoder), (Step.of(encoder, len(batch)),)
+    prior = Prior.of(model, memory.users.key, memory.users.indices, objective, history)
+    label, seen = LabelRange.of(batch.label), occurrences_of(batch, encoder)
+    return Fitted(encoder, model, memory, objective, label, history, lineage, strength, prior, seen)
 
 
 def open_again(source: Any, schema: Schema, *, where: str) -> Source:

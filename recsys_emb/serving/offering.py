@@ -14,14 +14,13 @@ from torch import Tensor
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.columns import to_series
 from recsys_emb.encoding.row_encoder import Answers
-from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.errors import DataError
 from recsys_emb.evaluation.catalogue import Catalogue
 from recsys_emb.schema.columns import Position
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.learning import open_again
 from recsys_emb.serving.requests import read_candidates
-from recsys_emb.serving.scoring import sides
+from recsys_emb.serving.scoring import Part, part
 from recsys_emb.serving.strangers import own_values
 
 _WHERE = "Recommender.recommend"
@@ -29,12 +28,10 @@ _WHERE = "Recommender.recommend"
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """Items laid out to be ranked: the known ones of the catalogue first, then those of the caller's that are not.
+    """Items to be ranked: rows for the known ones of the catalogue first, then for those of the caller's that are not.
 
     Parameters
     ----------
-    batch
-        The item side of every row, at the position of serving.
     indices
         int64 ``(I,)``, the item index of every row.
     num_known
@@ -43,15 +40,17 @@ class Offer:
         int64 ``(C,)``, the candidates among the rows; None for all.
     values
         The caller's values of ``rows``; None for the whole catalogue, whose values the vocabulary knows.
+    said
+        What the caller says of each of ``rows``; None where all is remembered.
     described
         Whether the caller said what describes the items.
     """
 
-    batch: Batch
     indices: Tensor
     num_known: int
     rows: Tensor | None = None
     values: pd.Series | None = None
+    said: Batch | None = None
     described: bool = False
 
     @classmethod
@@ -69,11 +68,11 @@ class Offer:
             return cls._of_frame(fitted, items)
         known = fitted.memory.items.indices
         if candidates is None:
-            return cls(fitted.memory.item_rows(known, fitted.encoder), known, len(known))
+            return cls(known, len(known))
         vocabulary = fitted.encoder.vocabularies[fitted.item.name]
         request = read_candidates(candidates, vocabulary, where=f"{_WHERE}: candidates")
         rows, indices = _placed(fitted, request.indices)
-        return cls(fitted.memory.item_rows(indices, fitted.encoder), indices, len(known), rows, request.values)
+        return cls(indices, len(known), rows, request.values)
 
     @classmethod
     def _of_frame(cls, fitted: Fitted, items: Any) -> Offer:
@@ -87,37 +86,45 @@ class Offer:
         last.scatter_reduce_(0, numbers[told], told, "amax")
         described = rows_said.select(last)
         rows, indices = _placed(fitted, described.indices(fitted.item.name))
-        base = fitted.memory.item_rows(indices, fitted.encoder)
-        order = torch.arange(len(indices))
-        order[rows] = len(indices) + torch.arange(len(rows))
-        said = stack_rows([Batch(base.keeping(names).columns), Batch(described.columns)]).select(order)
         values = to_series(own.values, fitted.item.name)
-        known = len(fitted.memory.items)
-        return cls(base.replacing(said.columns), indices, known, rows, values, described=len(names) > 1)
+        return cls(indices, len(fitted.memory.items), rows, values, described, described=len(names) > 1)
 
     @property
     def strangers(self) -> Tensor:
         """Places among `values` of the items that training did not know, int64."""
         return torch.empty(0, dtype=torch.int64) if self.rows is None else (self.rows >= self.num_known).nonzero()[:, 0]
 
-    def catalogue(self, fitted: Fitted) -> tuple[Catalogue, Tensor, Tensor]:
-        """Lay the items out to be ranked; beside it their vectors ``(I, D)`` and biases ``(I,)``."""
-        vectors, biases = sides(fitted.model, self.batch, fitted.model.item_names)
-        return Catalogue(vectors, biases, candidates=self.rows), vectors, biases
+    def side(self, fitted: Fitted, rows: Tensor) -> Part:
+        """Item side of some rows, at the position of serving."""
+        items = fitted.memory.item_rows(self.indices[rows], fitted.encoder)
+        if self.said is not None:
+            items = items.replacing(self.said.select(self._places_of(rows)).columns)
+        return part(fitted.model, items, fitted.model.item_names)
+
+    def catalogue(self, fitted: Fitted) -> Catalogue:
+        """Lay the items out to be ranked."""
+        if self.rows is None:
+            return fitted.catalogue
+        side = self.side(fitted, self.rows)
+        return Catalogue(side.vectors, side.bias, numbers=self.rows, num_items=len(self.indices))
 
     def values_of(self, rows: Tensor, fitted: Fitted) -> pd.Series:
         """Raw values of some rows."""
         if self.rows is None or self.values is None:
             vocabulary = fitted.encoder.vocabularies[fitted.item.name]
             return to_series(vocabulary.take(self.indices[rows]), fitted.item.name)
-        place = torch.empty(len(self.indices), dtype=torch.int64)
-        place[self.rows] = torch.arange(len(self.rows))
-        return self.values.iloc[place[rows].numpy()]
+        return self.values.iloc[self._places_of(rows).numpy()]
 
     def routes(self, rows: Tensor) -> npt.NDArray[np.object_]:
         """Say of some rows what their items are scored by: ``"trained"``, ``"features"`` or ``"unknown"``."""
         other = "features" if self.described else "unknown"
         return np.where((rows < self.num_known).numpy(), "trained", other).astype(object)
+
+    def _places_of(self, rows: Tensor) -> Tensor:
+        """Find where some rows stand among the candidates."""
+        place = torch.empty(len(self.indices), dtype=torch.int64)
+        place[self.rows] = torch.arange(0 if self.rows is None else len(self.rows))
+        return place[rows]
 
 
 def _placed(fitted: Fitted, indices: Tensor) -> tuple[Tensor, Tensor]:

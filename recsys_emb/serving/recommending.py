@@ -12,42 +12,113 @@ from recsys_emb.encoding.batch import Jagged
 from recsys_emb.encoding.columns import to_series
 from recsys_emb.errors import DataError, UnknownValueError, listed
 from recsys_emb.evaluation.catalogue import Catalogue
-from recsys_emb.evaluation.ranking import Ranking, rank
+from recsys_emb.evaluation.ranking import Finder, Ranking, rank
 from recsys_emb.serving.asking import Askers
 from recsys_emb.serving.fitted import Fitted
-from recsys_emb.serving.folding import Side
 from recsys_emb.serving.offering import Offer
 from recsys_emb.serving.requests import check_k, read_values
-from recsys_emb.serving.scoring import sides
+from recsys_emb.serving.scoring import BLOCK, Part, at_rest, terms_of, total
 
 _ROUTES = ("user_route", "item_route")
 
 
 def recommend(
-    fitted: Fitted, users: Any, k: int, *, exclude_seen: bool, candidates: Any, history: Any, items: Any
+    fitted: Fitted,
+    users: Any,
+    k: int,
+    *,
+    exclude_seen: bool,
+    candidates: Any,
+    history: Any,
+    items: Any,
+    index: Finder | None,
 ) -> pd.DataFrame:
     """Answer `Recommender.recommend`."""
     check_k(k, where="Recommender.recommend")
-    routed = history is not None or items is not None
-    askers, offer = Askers.of(fitted, users, history), Offer.of(fitted, candidates, items)
-    catalogue, vectors, biases = offer.catalogue(fitted)
-    excluded = askers.seen(fitted, offer) if exclude_seen else None
-    ranking = rank(catalogue, askers.vectors(fitted), k, excluded=excluded)
-    scores = _scores(fitted, askers, offer, ranking, Side(vectors, biases))
+    _check_index(index, where="Recommender.recommend")
+    with at_rest(fitted.model):
+        askers, offer = Askers.of(fitted, users, history), Offer.of(fitted, candidates, items)
+        excluded = askers.seen(fitted, offer) if exclude_seen else None
+        ranking, scores = _ranked(fitted, askers, offer, k, excluded=excluded, finder=index)
     found = ranking.mask[askers.places]
     owners, ranks = found.nonzero().unbind(1)
     rows = ranking.items[askers.places][found]
     columns = {
-        fitted.user.name: askers.values.iloc[owners.numpy()].reset_index(drop=True),
-        fitted.item.name: offer.values_of(rows, fitted).reset_index(drop=True),
+        fitted.user.name: askers.values.array.take(owners.numpy()),
+        fitted.item.name: offer.values_of(rows, fitted).array,
         "score": scores[askers.places][found].numpy(),
         "rank": (ranks + 1).numpy(),
         "known": (askers.known(fitted)[owners] & (rows < offer.num_known)).numpy(),
     }
-    if routed:
+    if history is not None or items is not None:
         _check_names(fitted)
         columns |= dict(zip(_ROUTES, (askers.routes(fitted)[owners.numpy()], offer.routes(rows)), strict=True))
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns, copy=False)
+
+
+def _ranked(
+    fitted: Fitted, askers: Askers, offer: Offer, k: int, *, excluded: Jagged | None, finder: Finder | None
+) -> tuple[Ranking, Tensor]:
+    """Rank for all P, and predict what they get: float64 ``(P, K)``."""
+    finder = finder if offer.rows is None else None
+    for _ in range(2):
+        catalogue = offer.catalogue(fitted)
+        ranking = rank(catalogue, askers.vectors, k, excluded=excluded, finder=finder)
+        scores, as_laid_out = _scores(fitted, askers, offer, catalogue, ranking)
+        if as_laid_out:
+            break
+        fitted.forget()
+    return ranking, scores
+
+
+def _scores(
+    fitted: Fitted, askers: Askers, offer: Offer, catalogue: Catalogue, ranking: Ranking
+) -> tuple[Tensor, bool]:
+    """Predict what was found, and tell whether all of it still is what the catalogue holds.
+
+    It may not be where somebody wrote into the weights behind torch's back.
+    """
+    scores = torch.full(ranking.items.shape, torch.inf, dtype=torch.float64)
+    owners, rows = ranking.mask.nonzero()[:, 0], ranking.items[ranking.mask]
+    raw, as_laid_out = torch.empty(len(rows), dtype=torch.float64), True
+    for start in range(0, len(rows), BLOCK):
+        block = slice(start, start + BLOCK)
+        side = offer.side(fitted, rows[block])
+        # Elsewhere a lookup may round otherwise in other company.
+        if fitted.model.offset.is_cpu:
+            as_laid_out &= catalogue.holds(rows[block], side.vectors, side.bias)
+        raw[block] = _raw_scores(fitted, askers, owners[block], side)
+    scores[ranking.mask] = fitted.meant(raw)
+    # Where two scores differ by a rounding only, the order of the ranking decides.
+    return scores.cummin(dim=1).values, as_laid_out
+
+
+def _raw_scores(fitted: Fitted, askers: Askers, owners: Tensor, items: Part) -> Tensor:
+    """Score pairs ``(N,)``: for users with an index the very numbers of `predict`."""
+    count = len(askers.indices)
+    if not len(askers.folded.biases):
+        return total(terms_of(fitted.model, askers.own.select(owners), items))
+    own = owners < count
+    raw = torch.empty(len(owners), dtype=torch.float64)
+    raw[own] = total(terms_of(fitted.model, askers.own.select(owners[own]), items.select(own)))
+    raw[~own] = _folded_scores(fitted, askers, owners[~own] - count, items.select(~own))
+    return raw
+
+
+def _folded_scores(fitted: Fitted, askers: Askers, owners: Tensor, items: Part) -> Tensor:
+    """Score pairs of strangers and items, ``(N,)`` each."""
+    product = (askers.folded.vectors[owners] * items.vectors.double()).sum(-1)
+    raw = askers.folded.biases[owners] + items.bias + product
+    units = fitted.model.offset.cpu().double(), fitted.model.scale.cpu().double()
+    return units[0] + units[1] * raw
+
+
+def _check_index(index: object, *, where: str) -> None:
+    """Refuse what finds nothing."""
+    if index is not None and not (hasattr(index, "find") and not isinstance(index, (type, str))):
+        raise DataError(
+            f"{where}: expected an index such as ApproximateIndex(), got {index!r}. Leave it out to scan all items."
+        )
 
 
 def _check_names(fitted: Fitted) -> None:
@@ -60,33 +131,10 @@ def _check_names(fitted: Fitted) -> None:
             )
 
 
-def _scores(fitted: Fitted, askers: Askers, offer: Offer, ranking: Ranking, items: Side) -> Tensor:
-    """Predict the ranked pairs: float64 ``(P, K)``, for users with an index the very numbers of `predict`."""
-    scores = torch.full(ranking.items.shape, torch.inf, dtype=torch.float64)
-    count = len(askers.indices)
-    owners, rows = ranking.mask.nonzero()[:, 0], ranking.items[ranking.mask]
-    own = owners < count
-    pairs = fitted.memory.user_rows(askers.indices[owners[own]], fitted.encoder)
-    pairs = pairs.replacing(offer.batch.select(rows[own]).columns)
-    found = torch.empty(len(owners), dtype=torch.float64)
-    found[own] = fitted.answer(pairs)
-    found[~own] = _folded_scores(fitted, askers, owners[~own] - count, items, rows[~own])
-    scores[ranking.mask] = found
-    # Where two scores differ by a rounding only, the order of the ranking decides.
-    return scores.cummin(dim=1).values
-
-
-def _folded_scores(fitted: Fitted, askers: Askers, owners: Tensor, items: Side, rows: Tensor) -> Tensor:
-    """Predict pairs of strangers and rows of an offer, ``(N,)`` each."""
-    product = (askers.folded.vectors[owners] * items.vectors[rows].double()).sum(-1)
-    raw = askers.folded.biases[owners] + items.biases[rows] + product
-    units = fitted.model.offset.cpu().double(), fitted.model.scale.cpu().double()
-    return fitted.objective.answer(units[0] + units[1] * raw, fitted.label.low, fitted.label.high)
-
-
-def similar(fitted: Fitted, items: Any, k: int) -> pd.DataFrame:
+def similar(fitted: Fitted, items: Any, k: int, *, index: Finder | None) -> pd.DataFrame:
     """Answer `Recommender.similar`."""
     check_k(k, where="Recommender.similar")
+    _check_index(index, where="Recommender.similar")
     known, name = fitted.memory.items, fitted.item.name
     vocabulary = fitted.encoder.vocabularies[name]
     asked = read_values(items, vocabulary, where="Recommender.similar")
@@ -97,19 +145,16 @@ def similar(fitted: Fitted, items: Any, k: int) -> pd.DataFrame:
             "Recommender.similar: expected items of the training rows that the vocabulary holds, "
             f"got {listed(unknown)}. Ask for others, or fit without min_count and max_size."
         )
-    position = fitted.schema.position
-    names = tuple(one for one in fitted.model.item_names if position is None or one != position.name)
-    vectors = sides(fitted.model, known.lookup(known.indices), names)[0].double()
-    # A vector of zeros points nowhere: its cosine with anything is taken as 0.
-    units = vectors / vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    catalogue = fitted.directions
     itself = Jagged(rows, torch.arange(len(rows) + 1))
-    ranking = rank(Catalogue(units, None), units[rows], k, excluded=itself)
+    ranking = rank(catalogue, catalogue.vectors_of(rows), k, excluded=itself, finder=index)
     places, ranks = ranking.mask.nonzero().unbind(1)
     return pd.DataFrame(
         {
-            name: asked.values.iloc[places.numpy()].reset_index(drop=True),
-            f"similar_{name}": to_series(vocabulary.take(known.indices[ranking.items[ranking.mask]]), name),
+            name: asked.values.array.take(places.numpy()),
+            f"similar_{name}": to_series(vocabulary.take(known.indices[ranking.items[ranking.mask]]), name).array,
             "score": ranking.scores[ranking.mask].clamp(-1, 1).numpy(),
             "rank": (ranks + 1).numpy(),
-        }
+        },
+        copy=False,
     )

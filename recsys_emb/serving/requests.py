@@ -92,6 +92,9 @@ def _check_list(values: Any, where: str) -> None:
 def _as_series(values: Any, name: str) -> pd.Series:
     """Keep the values and their types; beside a missing one, integers must not turn into floats."""
     if isinstance(values, (list, tuple)):
+        kinds = set(map(type, values))
+        if kinds == {str} or (kinds == {int} and max(map(abs, values)) < 2**63):
+            return pd.Series(values, name=name)
         objects = pd.Series(list(values), dtype=object, name=name)
         return objects if objects.isna().any() else objects.infer_objects()
     if isinstance(values, torch.Tensor):

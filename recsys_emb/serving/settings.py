@@ -65,6 +65,7 @@ def write_settings(plan: Plan, fitted: Fitted) -> dict[str, Any]:
         "lineage": [dataclasses.asdict(step) for step in fitted.lineage],
         "strength": fitted.strength._asdict(),
         "prior": _without_nan(fitted.prior._asdict()),
+        "occurrences": dict(fitted.occurrences),
         "plan": {**described, "epochs": plan.epochs, "seed": plan.seed, "progress": plan.progress},
     }
 
@@ -217,10 +218,10 @@ def restore(described: object, *kinds: Any) -> Any:
     known = {kind.__name__: kind for kind in kinds}
     fields = dict(_mapping(described, "a declaration"))
     kind = fields.pop("kind", None)
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise ArtifactError(f"recommender.json: expected one of {listed(known)}, got {kind!r}. Save it again.")
     if "optimizer" in fields:
-        fields["optimizer"] = _OPTIMIZERS.get(fields["optimizer"])
+        fields["optimizer"] = _OPTIMIZERS.get(str(fields["optimizer"]))
     try:
         return known[kind](**fields)
     except (TypeError, ValueError) as error:
@@ -248,8 +249,11 @@ def _mapping(value: object, name: str) -> Mapping[str, Any]:
 
 
 def _number(value: object, name: str) -> float | None:
-    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-        return None if value is None else float(value)
+    if value is None:
+        return None
+    # An integer may be longer than any float.
+    if isinstance(value, float) or (type(value) is int and abs(value) < 2**63):
+        return float(value)
     raise ArtifactError(f"recommender.json: expected {name} to be a number, got {value!r}. Save it again.")
 
 

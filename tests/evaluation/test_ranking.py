@@ -124,6 +124,20 @@ def test_coarse_matrix_products_change_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert same(top_k(users, items, biases, 10), expected)
 
 
+@pytest.mark.parametrize("width", [0, 1, 2, 5, 64, 65])
+def test_both_ways_to_settle_agree_to_the_bit(width: int) -> None:
+    users, items, biases = random_sides(5, 90, width)
+    catalogue = Catalogue(items, biases)
+    columns = torch.randperm(90)[:70].view(5, 14).clone()
+    columns[2, 3:] = scans.NO_COLUMN
+    for k in (1, 6, 14):
+        kernel, plain = (
+            settle(catalogue, users, columns, k) for settle in (scans.settle_with_kernel, scans.settle_with_torch)
+        )
+        assert torch.equal(kernel.scores, plain.scores)
+        assert torch.equal(kernel.columns, plain.columns)
+
+
 # --- what an answer must not depend on -------------------------------------------------------------------------
 
 
@@ -317,3 +331,43 @@ def test_a_mask_is_not_a_list_of_candidates() -> None:
     assert str(caught.value) == (
         "top_k: expected candidates as integer item rows, got torch.bool. Convert them to row numbers."
     )
+
+
+# --- finders -----------------------------------------------------------------------------------------------------
+
+
+class Proposing:
+    """Proposes the same columns to everybody."""
+
+    def __init__(self, columns: list[int]) -> None:
+        self.columns, self.wanted = columns, []
+
+    def find(self, catalogue: Catalogue, users: Tensor, wanted: Tensor) -> Tensor:
+        self.wanted += wanted.tolist()
+        return torch.tensor(self.columns, dtype=torch.int64).expand(len(users), -1)
+
+
+@pytest.mark.parametrize("settled", [scans.settle_with_kernel, scans.settle_with_torch])
+def test_of_what_is_found_the_best_that_may_be_given_are_given(settled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rankings, "settle", settled)
+    users, items, biases = random_sides(4, 50, 6)
+    catalogue = Catalogue(items, biases, candidates=torch.arange(0, 50, 2))
+    barred = [[*catalogue.items[[3, 8]].tolist(), 1], [], catalogue.items[:2].tolist(), [3]]
+    finder = Proposing([8, -1, 3, 11, 20, 0])
+    found = rank(catalogue, users, 3, excluded=Jagged.from_lists(barred), finder=finder)
+    proposed = set(catalogue.items[[8, 3, 11, 20, 0]].tolist())
+    rest = [[item for item in range(50) if item not in proposed or item in seen] for seen in barred]
+    assert found.to_lists() == by_hand(users, items, biases, 3, rest)
+    assert finder.wanted == [3 + rankings.MARGIN + len(seen) for seen in barred]
+
+
+@pytest.mark.parametrize("columns", [[], [4], [4, 5, -1, -1, -1], [4, 5, 6, -1, -1]])
+def test_who_is_found_too_few_gets_the_answer_of_the_scan(columns: list[int]) -> None:
+    users, items, biases = random_sides(3, 30, 6)
+    catalogue = Catalogue(items, biases)
+    barred = Jagged.from_lists([[], catalogue.items[[5, 6]].tolist(), catalogue.items[[4]].tolist()])
+    found = rank(catalogue, users, 3, excluded=barred, finder=Proposing(columns))
+    exact = rank(catalogue, users, 3, excluded=barred)
+    start = 1 if len(columns) == 5 and columns[2] == 6 else 0
+    assert found.to_lists()[start:] == exact.to_lists()[start:]
+    assert torch.equal(found.scores[start:], exact.scores[start:])

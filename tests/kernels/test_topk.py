@@ -91,3 +91,44 @@ def test_a_group_is_searched_to_its_end() -> None:
         best = empty(1, 1)
         topk.scan(tile, 0, *no_columns(1), *best)
         assert kept(best) == [[(1.0, place)]]
+
+
+# --- settling ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.integers(0, 3),
+    width=st.integers(0, 9),
+    count=st.integers(0, 12),
+    tied=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_settling_keeps_what_its_twin_keeps_to_the_bit(
+    *, seed: int, rows: int, width: int, count: int, tied: bool, dtype: type
+) -> None:
+    rng = np.random.default_rng(seed)
+    users, vectors, biases = rng.normal(size=(rows, width)), rng.normal(size=(20, width)), rng.normal(size=20)
+    if tied:
+        users, vectors, biases = users.round(), vectors.round(), biases.round()
+    columns = np.array([rng.permutation(20)[:count] for _ in range(rows)], np.int64).reshape(rows, count)
+    columns[rng.random((rows, count)) < 0.2] = -1
+    capacity = int(rng.integers(0, count + 1))
+    fast, slow = empty(rows, capacity, np.float64), empty(rows, capacity, np.float64)
+    topk.settle(users, vectors.astype(dtype), biases, columns, *fast)
+    topk.settle_reference(users, vectors.astype(dtype), biases, columns, *slow)
+    np.testing.assert_array_equal(fast[0], slow[0])
+    np.testing.assert_array_equal(fast[1], slow[1])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=4), st.integers(0, 2**32 - 1))
+def test_lists_of_columns_ascend_like_their_twins(lists: list[list[int]], seed: int) -> None:
+    columns = np.random.default_rng(seed).permutation(np.array([-1, -1, 0, 1, 2, 3, 4, 5, 6, 7]))
+    items = np.array([item for one in lists for item in one], np.int64)
+    offsets = np.cumsum([0, *map(len, lists)])
+    fast, slow = np.empty_like(items), np.empty_like(items)
+    topk.lists_of_columns(items, offsets, columns, fast)
+    topk.lists_of_columns_reference(items, offsets, columns, slow)
+    assert fast.tolist() == slow.tolist()

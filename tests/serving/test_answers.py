@@ -148,3 +148,12 @@ def test_values_that_a_cut_left_out_are_strangers() -> None:
         "Recommender.similar: expected items of the training rows that the vocabulary holds, got 9. "
         "Ask for others, or fit without min_count and max_size."
     )
+
+
+@pytest.mark.parametrize("index", ["hnsw", 3, dict])
+def test_an_index_is_an_object_that_finds(recommender: Recommender, index: object) -> None:
+    for verb, act in (("recommend", recommender.recommend), ("similar", recommender.similar)):
+        assert refusal(DataError, lambda act=act: act([1], index=index)) == (
+            f"Recommender.{verb}: expected an index such as ApproximateIndex(), got {index!r}. "
+            "Leave it out to scan all items."
+        )

@@ -299,7 +299,8 @@ def test_newton_finds_a_point_without_slope(seed: int, count: int, width: int) -
         (slope,) = torch.autograd.grad(local.value, theta)
         torch.testing.assert_close(slope, local.gradient.detach())
         curve = torch.autograd.functional.hessian(lambda point, one=problem: one.at(point).value, theta.detach())
-        torch.testing.assert_close(curve, local.hessian.detach())
+        # torch takes softplus for a line from 20 on, and differentiates that.
+        torch.testing.assert_close(curve, local.hessian.detach(), atol=1e-6, rtol=1e-6)
 
 
 # --- the answers ---------------------------------------------------------------------------------------------------
