@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from recsys_emb.kernels import (
+        batch_pass,
         bytes_counter,
         bytes_order,
         bytes_search,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         integer_counter,
         integer_table,
         memory,
+        row_copies,
         row_pick,
         row_update,
         sequential,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "batch_pass",
     "bytes_counter",
     "bytes_order",
     "bytes_search",
@@ -42,6 +45,7 @@ __all__ = [
     "integer_counter",
     "integer_table",
     "memory",
+    "row_copies",
     "row_pick",
     "row_update",
     "sequential",

@@ -24,7 +24,7 @@ from recsys_emb.kernels.bytes_search import (
 )
 from recsys_emb.kernels.integer_table import table_size
 from recsys_emb.kernels.jit import kernel
-from recsys_emb.kernels.memory import Bytes, Integers, Unsigned, is_valid, mark_missing
+from recsys_emb.kernels.memory import Bytes, Integers, Unsigned, frozen, is_valid, mark_missing
 
 
 class BytesIndex:
@@ -40,9 +40,10 @@ class BytesIndex:
     """
 
     def __init__(self, column: BytesColumn, *, first: int, unknown: int, missing: int) -> None:
-        self._slots = np.zeros(table_size(column.rows), np.uint64)
+        slots = np.zeros(table_size(column.rows), np.uint64)
         self._offsets, self._data, self._codes = column.offsets, column.data, (first, unknown, missing)
-        self.repeated = place(self._slots, *column)
+        self.repeated = place(slots, *column)
+        self._slots = frozen(slots)
 
     def find(self, column: BytesColumn, out: Integers) -> None:
         """Write the index of each key into ``out`` int64 (N,)."""

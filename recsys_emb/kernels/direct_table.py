@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from recsys_emb.kernels.integer_table import BLOCK, IntegerColumn
 from recsys_emb.kernels.jit import kernel
-from recsys_emb.kernels.memory import Bytes, Integers, is_valid, mark_missing, prefetch
+from recsys_emb.kernels.memory import Bytes, Integers, frozen, is_valid, mark_missing, prefetch
 
 Entries: TypeAlias = npt.NDArray[np.int32]
 
@@ -32,8 +32,9 @@ class DirectIndex:
     def __init__(self, column: IntegerColumn, *, low: int, high: int, first: int, unknown: int, missing: int) -> None:
         self._low, self._missing = low, missing
         # The last entry answers for every key outside the range.
-        self._indices = np.full(high - low + 2, unknown, np.int32)
-        self.repeated = place(self._indices, low, *column, first, unknown)
+        indices = np.full(high - low + 2, unknown, np.int32)
+        self.repeated = place(indices, low, *column, first, unknown)
+        self._indices = frozen(indices)
 
     @staticmethod
     def suits(low: int, high: int, *, keys: int, first: int) -> bool:

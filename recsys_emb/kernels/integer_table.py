@@ -16,6 +16,7 @@ from recsys_emb.kernels.memory import (
     ALL_VALID,
     Bytes,
     Integers,
+    frozen,
     home_of_integer,
     is_valid,
     mark_missing,
@@ -50,9 +51,10 @@ class IntegerIndex:
     """
 
     def __init__(self, column: IntegerColumn, *, first: int, unknown: int, missing: int) -> None:
-        self._slots = np.zeros((table_size(len(column.keys)), 2), np.int64)
+        slots = np.zeros((table_size(len(column.keys)), 2), np.int64)
         self._unknown, self._missing = unknown, missing
-        self.repeated = place(self._slots, *column, first)
+        self.repeated = place(slots, *column, first)
+        self._slots = frozen(slots)
 
     def find(self, column: IntegerColumn, out: Integers) -> None:
         """Write the index of each key into ``out`` int64 (N,)."""

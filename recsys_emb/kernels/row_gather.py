@@ -7,7 +7,7 @@ indices are in range, and the caller keeps the memory alive.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +66,7 @@ def ask_for(address: np.uint64, width: int) -> None:
 
 
 @inlined
-def ask_for_row(array: Floats, row: int) -> None:
+def ask_for_row(array: npt.NDArray[Any], row: int) -> None:
     """Start to load a row of a contiguous array."""
     ask_for(np.uint64(array.ctypes.data + row * array.strides[0]), array.strides[0])
 

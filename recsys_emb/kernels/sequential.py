@@ -13,8 +13,8 @@ derivative of the loss, times the example's weight) and q the sum of the other s
 
 so L2 is felt once per occurrence, in proportion to the squared weight. `pair_pass` takes one row of weight 1 on
 either side, `list_pass` any lists of rows, and `ranking_pass` contrasts each example's item with unseen items; the
-latter two add a user's history (Koren, 2008) to the user side. What they share is in `row_steps`, their plain twins in
-`sequential_reference`.
+latter two add a user's history (Koren, 2008) to the user side. Passes that name no row in common may run at the same
+time (see `row_copies`). What they share is in `row_steps`, their plain twins in `sequential_reference`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plain twins of `sequential`: the same steps, slowly and obviously, in float64."""
+"""The plain twins of `sequential` and `batch_pass`: the same steps, slowly and obviously, in float64."""
 
 from __future__ import annotations
 
@@ -62,6 +62,25 @@ def ranking_pass_reference(
             _step(rows, tables, error, error * user)
         total, learned = total + weight * loss, learned + 1
     return total, learned
+
+
+def batch_pass_reference(
+    task: Task, chosen: Integers, examples: Examples, tables: Tables
+) -> tuple[float, Floats, Floats]:
+    """Plain twin of `batch_pass`: the loss, and gradients added up by row, ``(V, D)`` and ``(V,)``."""
+    total, vectors, biases = 0.0, np.zeros(tables.vectors.shape), np.zeros(len(tables.biases))
+    for j in chosen:
+        users, items, weight = _named(examples.users, j), _named(examples.items, j), float(examples.weights[j])
+        (user, user_bias), (item, item_bias) = _sums(users, tables), _sums(items, tables)
+        score = float(task.offset) + user_bias + item_bias + float(user @ item)
+        loss, error = _loss_and_error(task.link, float(examples.targets[j]), score)
+        total += weight * loss
+        for (rows, weights), other in ((users, item), (items, user)):
+            for r, w in zip(rows, weights, strict=True):
+                vector_rate, l2, bias_rate, bias_l2 = tables.pace[r].astype(np.float64)
+                vectors[r] += (vector_rate > 0) * (l2 * w**2 * tables.vectors[r] - weight * error * w * other)
+                biases[r] += (bias_rate > 0) * (bias_l2 * w**2 * tables.biases[r] - weight * error * w)
+    return total, vectors / len(chosen), biases / len(chosen)
 
 
 def negatives_reference(task: Task, contrast: Contrast, j: int) -> list[int]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
-from recsys_emb.errors import DataError, FitError, IndexRangeError
+from recsys_emb.errors import DataError, FitError, IndexRangeError, at_least
 from recsys_emb.lookup.growth import Optimizers
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -150,18 +150,18 @@ class IndexLookup(nn.Module, ABC):
         name: str,
     ) -> None:
         super().__init__()
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
+        where = f"{type(self).__name__}({name!r})"
+        self.num_embeddings = at_least(where, "num_categories", num_embeddings, 1)
+        self.embedding_dim = at_least(where, "embedding_dim", embedding_dim, 1)
         self.padding_index = padding_index
-        self.reserved = reserved
+        self.reserved = at_least(where, "reserved", reserved, 0)
         self.init_std = init_std
         self.sparse = sparse
         self.name = name
         self._given: tuple[Tensor, Tensor] | None = None
         if padding_index is not None and not 0 <= padding_index < num_embeddings:
             raise IndexRangeError(
-                f"{type(self).__name__}({name!r}): expected padding_index in [0, {num_embeddings}), "
-                f"got {padding_index}. Name one of the rows."
+                f"{where}: expected padding_index in [0, {num_embeddings}), got {padding_index}. Name one of the rows."
             )
 
     def forward(self, indices: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from recsys_emb.errors import at_least
 from recsys_emb.lookup.base import IndexLookup, draw_rows, masked
 from recsys_emb.lookup.growth import Optimizers
 
@@ -72,8 +73,10 @@ class HashedEmbedding(IndexLookup):
             sparse=sparse,
             name=name,
         )
-        self.num_hashes = num_hashes
-        self.weight = nn.Parameter(torch.empty(reserved + num_embeddings, embedding_dim))
+        where = f"HashedEmbedding({name!r})"
+        self.num_hashes = at_least(where, "num_hashes", num_hashes, 1)
+        own_rows = at_least(where, "num_embeddings", num_embeddings, 1)
+        self.weight = nn.Parameter(torch.empty(reserved + own_rows, embedding_dim))
         self.reset_parameters(generator=generator)
 
     def rows(self, indices: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from recsys_emb.errors import at_least
 from recsys_emb.lookup.base import normal_rows
 
 
@@ -45,7 +46,7 @@ class NumericProjection(nn.Module):
         name: str = "numeric",
     ) -> None:
         super().__init__()
-        self.embedding_dim = embedding_dim
+        self.embedding_dim = at_least(f"NumericProjection({name!r})", "embedding_dim", embedding_dim, 1)
         self.init_std = init_std
         self.name = name
         self.weight = nn.Parameter(torch.empty(2, embedding_dim))

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from recsys_emb.errors import at_least
 from recsys_emb.lookup.base import IndexLookup, check_indices, masked, normal_rows
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.growth import Optimizers, grow_parameter
@@ -47,6 +48,7 @@ def one_hot(
     >>> one_hot(torch.tensor([2, 0]), 3, sparse=True).to_dense().shape
     torch.Size([2, 3])
     """
+    at_least(name, "num_classes", num_classes, 1)
     check_indices(indices, num_classes, name)
     return _sparse(indices, num_classes, dtype) if sparse else _dense(indices, num_classes, dtype)
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from recsys_emb.errors import IndexRangeError
+from recsys_emb.errors import IndexRangeError, at_least
 from recsys_emb.lookup.base import check_indices, draw_rows
 
 
@@ -17,8 +17,9 @@ class _PositionTable(nn.Module, ABC):
 
     def __init__(self, max_position: int, embedding_dim: int, name: str) -> None:
         super().__init__()
-        self.max_position = max_position
-        self.embedding_dim = embedding_dim
+        where = f"{type(self).__name__}({name!r})"
+        self.max_position = at_least(where, "max_position", max_position, 0)
+        self.embedding_dim = at_least(where, "embedding_dim", embedding_dim, 1)
         self.name = name
 
     @abstractmethod

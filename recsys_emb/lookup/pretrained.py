@@ -20,6 +20,7 @@ from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.coverage import Coverage
 from recsys_emb.lookup.projected import ProjectedEmbedding
 from recsys_emb.lookup.vector_files import VectorFile, read_binary, read_parquet, read_text
+from recsys_emb.sources.locations import local_path
 from recsys_emb.vocabulary.reserved import MISSING_INDEX, PADDING_INDEX
 from recsys_emb.vocabulary.vocabulary import Vocabulary
 
@@ -101,8 +102,8 @@ class PretrainedVectors:
         cannot be read instead of raising `DataError` with the line's number.
         """
         if binary:
-            return cls._of(read_binary(Path(path)), path)
-        return cls._of(read_text(Path(path), embedding_dim=None, header=True, skip_bad_lines=skip_bad_lines), path)
+            return cls._of(read_binary(_local(path)), path)
+        return cls._of(read_text(_local(path), embedding_dim=None, header=True, skip_bad_lines=skip_bad_lines), path)
 
     @classmethod
     def from_glove(
@@ -119,13 +120,13 @@ class PretrainedVectors:
         skip_bad_lines
             Count lines that cannot be read instead of raising `DataError` with the line's number.
         """
-        read = read_text(Path(path), embedding_dim=embedding_dim, header=False, skip_bad_lines=skip_bad_lines)
+        read = read_text(_local(path), embedding_dim=embedding_dim, header=False, skip_bad_lines=skip_bad_lines)
         return cls._of(read, path)
 
     @classmethod
     def from_parquet(cls, path: StrPath, *, key: str = "key", vector: str = "vector") -> PretrainedVectors:
         """Read a Parquet file with a column of keys and a column of equally long lists of numbers."""
-        return cls._of(read_parquet(Path(path), key=key, vector=vector), path)
+        return cls._of(read_parquet(_local(path), key=key, vector=vector), path)
 
     @classmethod
     def from_frame(
@@ -318,3 +319,7 @@ def _matrix_of(vectors: Iterable[Any], name: str) -> NDArray[np.float32]:
     if len(shapes) > 1:
         raise DataError(f"{name}: expected vectors of one width, got shapes {listed(shapes)}. Make them equal.")
     return np.stack(rows) if rows else np.empty((0, 0), dtype=np.float32)
+
+
+def _local(path: StrPath) -> Path:
+    return local_path(path, "PretrainedVectors")

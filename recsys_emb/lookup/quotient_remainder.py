@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from recsys_emb.errors import at_least
 from recsys_emb.lookup.base import IndexLookup, draw_rows, masked, normal_rows
 from recsys_emb.lookup.growth import Optimizers, grow_parameter
 
@@ -72,7 +73,7 @@ class QuotientRemainderEmbedding(IndexLookup):
             sparse=sparse,
             name=name,
         )
-        self.buckets = buckets
+        self.buckets = at_least(f"QuotientRemainderEmbedding({name!r})", "buckets", buckets, 1)
         self.quotients = nn.Parameter(torch.empty(self._num_quotients(num_categories), embedding_dim))
         self.remainders = nn.Parameter(torch.empty(buckets, embedding_dim))
         self.reset_parameters(generator=generator)

@@ -7,10 +7,11 @@ the row. Rows that were not looked up keep their numbers and their state; paddin
 from __future__ import annotations
 
 import math
+import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, cast
 
 from torch import Tensor
 
@@ -58,8 +59,8 @@ class RowRule(ABC):
     state: ClassVar[Mapping[str, bool]] = {}
 
     def __post_init__(self) -> None:
-        self._check("lr", self.lr, "above 0", self.lr > 0, "0.01 is a usual one.")
-        self._check("l2", self.l2, "of at least 0", self.l2 >= 0, "0 turns it off.")
+        self._check("lr", self.lr, "above 0", lambda lr: lr > 0, "0.01 is a usual one.")
+        self._check("l2", self.l2, "of at least 0", lambda l2: l2 >= 0, "0 turns it off.")
 
     @property
     def start(self) -> float:
@@ -88,8 +89,9 @@ class RowRule(ABC):
             Of these rows' tables.
         """
 
-    def _check(self, name: str, value: float, wanted: str, is_right: bool, remedy: str) -> None:
-        if not (is_right and math.isfinite(value)):
+    def _check(self, name: str, value: object, wanted: str, is_right: Callable[[float], bool], remedy: str) -> None:
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not (is_number and is_right(cast("float", value)) and math.isfinite(cast("float", value))):
             raise FitError(f"{type(self).__name__}: expected {name} {wanted}, got {value!r}. {remedy}")
 
 
@@ -137,9 +139,11 @@ class AdagradUpdate(RowRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("eps", self.eps, "above 0", self.eps > 0, "It divides where there is no history.")
+        self._check("eps", self.eps, "above 0", lambda eps: eps > 0, "It divides where there is no history.")
         start = self.initial_accumulator_value
-        self._check("initial_accumulator_value", start, "of at least 0", start >= 0, "It is a sum of squares.")
+        self._check(
+            "initial_accumulator_value", start, "of at least 0", lambda sum_: sum_ >= 0, "It is a sum of squares."
+        )
 
     @property
     def start(self) -> float:
@@ -206,9 +210,9 @@ class LazyAdamUpdate(RowRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("eps", self.eps, "above 0", self.eps > 0, "It divides where there is no history.")
+        self._check("eps", self.eps, "above 0", lambda eps: eps > 0, "It divides where there is no history.")
         for beta in self.betas:
-            self._check("betas", beta, "in [0, 1)", 0 <= beta < 1, "They are shares that are kept.")
+            self._check("betas", beta, "in [0, 1)", lambda share: 0 <= share < 1, "They are shares that are kept.")
 
     def settings(self, step: int) -> Settings:
         """Give the numbers of a table's step; the bias corrections are worked out in double precision."""

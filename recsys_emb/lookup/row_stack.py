@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
 from recsys_emb import kernels
 from recsys_emb.encoding.crew import crew
@@ -131,6 +132,7 @@ class RowStack(nn.Module):
         stack, state = self._kernel_stack(), tuple(one.numpy() for one in self.state.values())
         numbers = np.array(self._settings(), np.float32)
         self._deal(lambda lookups: self.rule.run(stack, state, lookups, numbers), _lookups(places, columns, gradients))
+        increment_version(self.weights)
 
     def _deal(self, work: Callable[[Integers], None], lookups: Integers) -> None:
         """Deal tables out to as many threads as torch has, large and small ones to each."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import mmap
-from collections.abc import Iterable, Iterator
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,11 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow.types import is_decimal, is_floating, is_integer
 
 from recsys_emb.errors import ColumnError, DataError, counted, did_you_mean, listed
+from recsys_emb.vocabulary.vocabulary import whole
 
 _NEWLINES = b"\r\n"
 _SIZES = 2  # a header is two integers: number of vectors, width
+_DIGITS = 18  # of a count in a header
+_WIDEST = 2**20
 _SHOWN = 40
 
 
@@ -63,6 +68,10 @@ def read_text(path: Path, *, embedding_dim: int | None, header: bool, skip_bad_l
     DataError
         Naming the line: too few numbers, not a finite number, not UTF-8; or fewer lines than the header promised.
     """
+    if embedding_dim is not None and not 1 <= embedding_dim <= _WIDEST:
+        raise DataError(
+            f"{path.name}: expected embedding_dim in [1, {_WIDEST}], got {embedding_dim}. Count the numbers."
+        )
     with path.open("rb") as file:
         lines = _numbered(file)
         number, first = next(lines, (0, b""))
@@ -77,6 +86,10 @@ def read_text(path: Path, *, embedding_dim: int | None, header: bool, skip_bad_l
             raise DataError(f"{path.name}: expected vectors of width {width}, got {sizes[1]} by the header. Give that.")
         promised = sizes[0] if sizes else None
         body = lines if sizes or not first else itertools.chain([(number, first)], lines)
+        if first and not 1 <= width <= _WIDEST:
+            raise DataError(
+                f"{path.name}, line {number}: expected a key and its numbers, got {_shown(first)}. Repair the line."
+            )
         return _read_lines(path.name, body, width, promised=promised, skip=skip_bad_lines)
 
 
@@ -86,7 +99,7 @@ def read_binary(path: Path) -> VectorFile:
     Raises
     ------
     DataError
-        When the file ends early; the message names the vector.
+        When the file ends early, which names the vector, or late.
     """
     with path.open("rb") as file:
         sizes = _sizes(file.readline())
@@ -108,6 +121,8 @@ def read_binary(path: Path) -> VectorFile:
                 keys.append(_decoded(data[place:space].lstrip(b"\n"), f"{path.name}, vector {row + 1}"))
                 vectors[row] = np.frombuffer(data[space + 1 : end], dtype="<f4")
                 place = end
+            if data[place:].strip(_NEWLINES):
+                raise DataError(f"{path.name}: expected {counted(count, 'vector')}, got more. Repair the header.")
     return VectorFile(pa.array(keys, pa.large_string()), vectors)
 
 
@@ -122,14 +137,25 @@ def read_parquet(path: Any, *, key: str, vector: str) -> VectorFile:
         When a vector is missing, or lists differ in length; the message names the row.
     """
     where = Path(path).name
-    names = pq.read_schema(path).names
+    names: list[str] = _read(path, lambda file: file.schema_arrow.names)
     for column in (key, vector):
-        if column not in names:
+        if names.count(column) != 1:
             hint = did_you_mean(column, names)
             raise ColumnError(f"{where}: expected a column {column!r}, got {listed(names)}.{hint}")
-    table = pq.read_table(path, columns=[key, vector]).combine_chunks()
-    keys, vectors = (table.column(column).combine_chunks() for column in (key, vector))
+    table: pa.Table = _read(path, lambda file: file.read(columns=[key, vector]))
+    keys, vectors = (whole(table.column(column)) for column in (key, vector))
     return VectorFile(keys, stacked_lists(vectors, where))
+
+
+def _read(path: Any, take: Callable[[pq.ParquetFile], Any]) -> Any:
+    """Take something out of a Parquet file; a path that leads to nothing raises as `open` does."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return take(file)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DataError(f"{Path(path).name}: expected a Parquet file, got {error}. Fetch it again.") from error
 
 
 def stacked_lists(lists: pa.Array, where: str) -> npt.NDArray[np.float32]:
@@ -138,7 +164,8 @@ def stacked_lists(lists: pa.Array, where: str) -> npt.NDArray[np.float32]:
     >>> stacked_lists(pa.array([[1.0, 2.0], [3.0, 4.0]]), "here").shape
     (2, 2)
     """
-    if not hasattr(lists.type, "value_type"):
+    kind, numbers = getattr(lists.type, "value_type", None), (is_integer, is_floating, is_decimal)
+    if not hasattr(lists.type, "value_field") or not any(holds(kind) for holds in numbers):
         raise DataError(f"{where}: expected lists of numbers as vectors, got {lists.type}. Name the column of vectors.")
     lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), -1))
     width = int(lengths[0]) if len(lengths) else getattr(lists.type, "list_size", 0)
@@ -183,10 +210,12 @@ def _parsed(line: bytes, width: int, where: str) -> tuple[str, npt.NDArray[np.fl
             "Repair the line, or pass skip_bad_lines=True."
         )
     try:
-        vector = np.array(numbers, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            vector = np.array(numbers, dtype=np.float32)
     except ValueError:
         vector = np.full(width, np.nan, dtype=np.float32)
-    if not np.isfinite(vector).all():
+    # Python would read 1_0 as ten.
+    if not np.isfinite(vector).all() or b"_" in line[len(key) :]:
         raise DataError(
             f"{where}: expected {counted(width, 'finite number')} after the key, got {_shown(line)}. "
             "Repair the line, or pass skip_bad_lines=True."
@@ -195,7 +224,9 @@ def _parsed(line: bytes, width: int, where: str) -> tuple[str, npt.NDArray[np.fl
 
 
 def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, counted from 1, without line ends and without spaces at the end."""
+    """Lines that are not blank, counted from 1, without line ends, spaces at the end, and a mark at the beginning."""
+    if file.read(len(BOM_UTF8)) != BOM_UTF8:
+        file.seek(0)
     for number, line in enumerate(file, start=1):
         text = line.rstrip(_NEWLINES).rstrip(b" ")
         if text:
@@ -205,9 +236,10 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def _sizes(line: bytes) -> tuple[int, int] | None:
     """Read a header, count and width; None when the line is none."""
     fields = line.split()
-    if len(fields) != _SIZES or not all(field.isdigit() for field in fields):
+    if len(fields) != _SIZES or not all(field.isdigit() and len(field) <= _DIGITS for field in fields):
         return None
-    return int(fields[0]), int(fields[1])
+    count, width = int(fields[0]), int(fields[1])
+    return (count, width) if 1 <= width <= _WIDEST else None
 
 
 def _decoded(key: bytes, where: str) -> str:

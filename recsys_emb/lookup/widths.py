@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-from recsys_emb.errors import SchemaError, listed
+from recsys_emb.errors import SchemaError, at_least, listed
 from recsys_emb.lookup.tables import TableSizes, real_values
 from recsys_emb.schema.columns import Feature, Numeric
 
@@ -38,7 +38,8 @@ def suggested_dim(num_categories: int) -> int:
     >>> [suggested_dim(n) for n in (2, 10, 1_000, 27_000, 1_000_000_000)]
     [2, 6, 77, 485, 600]
     """
-    return max(1, min(600, round(1.6 * math.pow(num_categories, 0.56))))
+    count = at_least("suggested_dim", "num_categories", num_categories, 0)
+    return max(1, min(600, round(1.6 * math.pow(count, 0.56))))
 
 
 def widths_of(features: Iterable[Feature], sizes: TableSizes, width: Width) -> dict[str, int]:

@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import numpy as np
-import torch
 from torch import Tensor
 from tqdm import tqdm
 
@@ -112,7 +110,8 @@ def train(
 
     Row weights say how rows compare; they are scaled to a mean of 1 over the rows learned.
 
-    Where too few rows would be held out, the run takes ``early_stopping.min_epochs`` epochs. A `History` holds what
+    Rows of weight 0 teach nothing and are never held out. Where too few others are there to hold any out, the run
+    takes ``early_stopping.min_epochs`` epochs, one at least; it warns if the weights are why. A `History` holds what
     users had in the rows that are learned, never in those held out.
     """
     reason = solver.why_not(model, objective)
@@ -184,19 +183,17 @@ class _Training:
 
     def fill(self, history: FitHistory, rows: Batch, validation: Batch | None) -> None:
         """Train as the schedule says, and note every epoch down."""
-        held_out = self._schedule.held_out(len(rows))
         if self._journal.open():
             return
         if validation is not None:
             self._keep_best(history, rows, validation)
-        elif held_out:
-            self._search(history, rows, held_out)
         else:
-            stopping, epochs = self._schedule.stopping, self._schedule.epochs
-            # Too few rows to hold any out: the least that a search would run.
-            epochs = epochs if stopping is None else min(epochs, stopping.min_epochs)
-            for line in self._epochs(history.epochs, rows, epochs):
-                history.best_epoch = line.epoch
+            apart, kept = self._schedule.split(rows, seed=self._seed)
+            if len(apart):
+                self._search(history, rows, apart, kept)
+            else:
+                for line in self._epochs(history.epochs, rows, self._schedule.unwatched):
+                    history.best_epoch = line.epoch
         self._journal.finish()
 
     def _keep_best(self, history: FitHistory, rows: Batch, validation: Batch) -> None:
@@ -208,14 +205,13 @@ class _Training:
             if self._journal.best:
                 self._model.load_state_dict(self._journal.best)
 
-    def _search(self, history: FitHistory, rows: Batch, held_out: int) -> None:
-        """Find the best number of epochs on held-out rows; train on all, from the same start, for as many."""
+    def _search(self, history: FitHistory, rows: Batch, apart: Tensor, kept: Tensor) -> None:
+        """Find the best number of epochs on rows held apart; train on all, from the same start, for as many."""
         start = {} if self._fresh else copy.deepcopy(self._model.state_dict())
-        order = torch.from_numpy(np.random.default_rng([self._seed, len(rows)]).permutation(len(rows)))
-        apart, kept = rows.select(order[:held_out]), rows.select(order[held_out:])
         found: dict[str, Tensor] = {}
         if self._journal.stage == "train":
-            for _ in self._epochs(history.epochs, kept, self._schedule.epochs, apart):
+            watched = rows.select(apart)
+            for _ in self._epochs(history.epochs, rows.select(kept), self._schedule.epochs, watched):
                 pass
             history.best_epoch, self._journal.stage = best_of(history.epochs), "refit"
             found = copy.deepcopy(self._model.state_dict())

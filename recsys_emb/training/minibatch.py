@@ -17,7 +17,7 @@ from recsys_emb.lookup.base import IndexLookup
 from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.training.checkpoints import Snapshot
-from recsys_emb.training.compiled_step import step
+from recsys_emb.training.compiled_batches import CompiledBatches, is_compiled
 from recsys_emb.training.contrast import contrast_of
 from recsys_emb.training.objective import Defaults, Objective, Units, check_settings, whole
 from recsys_emb.training.optim import LazyAdam, RowWiseAdagrad
@@ -36,9 +36,10 @@ class Minibatch:
 
     A step follows the mean over the batch of ``weight · loss`` and of L2 per occurrence, so that with batches of one
     and plain `torch.optim.SGD` it equals a step of `SequentialSGD`. `RowWiseAdagrad` and `LazyAdam` get sparse
-    gradients, and a step costs what it touches; on the CPU they step by compiled kernels, which changes rounding alone.
-    Other optimizers get dense gradients, unless the model was made with ``sparse=True``. Every epoch visits all rows
-    once in a new order; the last batch may be smaller.
+    gradients, and a step costs what it touches. On the CPU they need no autograd for labels where scores are sums of
+    table rows, which changes rounding alone; ``compiled=False`` of the optimizers always takes it. Other optimizers
+    get dense gradients, unless the model was made with ``sparse=True``. Every epoch visits all rows once in a new
+    order; the last batch may be smaller.
 
     Parameters
     ----------
@@ -164,6 +165,12 @@ class MinibatchRun:
         units = Units(float(model.offset), float(model.scale))
         label = torch.ones(len(rows), device=model.scale.device) if rows.label is None else rows.label
         self._targets, self._constant = objective.targets(label, units), objective.constant(units)
+        self._compiled: CompiledBatches | None = None
+        if isinstance(self._optimizer, ROW_SPARSE) and is_compiled(model, objective, self._optimizer):
+            settings, size = solver.settings(objective), self._batch_size
+            self._compiled = CompiledBatches(
+                model, self._rows, objective, self._optimizer, settings=settings, batch_size=size
+            )
 
     def epoch(self) -> float:
         """Learn every row once; give the mean loss over the rows learned, L2 apart."""
@@ -194,8 +201,12 @@ class MinibatchRun:
         self._total.copy_(snapshot.tensors["total"])
         self._generator.set_state(snapshot.tensors["generator"].cpu())
         restore_optimizer(self._optimizer, snapshot.part("optimizer"))
+        if self._compiled is not None:
+            self._compiled.take_over()
 
-    def _step(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
+    def _step(self, chosen: Tensor, generator: torch.Generator) -> Tensor | float:
+        if self._compiled is not None:
+            return self._compiled.step(chosen)
         rows = self._rows.select(chosen)
         sides = self._scorer.sides(rows)
         scores, penalty = self._contrast.scores(sides, chosen, generator)
@@ -203,7 +214,7 @@ class MinibatchRun:
         losses = losses if rows.weight is None else losses * rows.weight
         self._optimizer.zero_grad()
         torch.autograd.backward(losses.mean() + sides.penalty.mean() + penalty)
-        step(self._optimizer)
+        self._optimizer.step()
         return losses.detach().sum()
 
 

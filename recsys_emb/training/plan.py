@@ -51,6 +51,11 @@ def user_order(users: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]
     return shuffled[np.argsort(users[shuffled], kind="stable")]
 
 
+def with_rows(lists: Lists, rows: npt.NDArray[np.integer[Any]]) -> Lists:
+    """Copy of lists with other rows in the same places."""
+    return lists._replace(rows=_narrow(rows))
+
+
 # --- columns ---------------------------------------------------------------------------------------------------
 
 
@@ -76,9 +81,12 @@ def _number_lists(numbers: npt.NDArray[np.float32], first: int) -> Lists:
 def _lists(
     offsets: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], weights: npt.NDArray[np.float32] | None
 ) -> Lists:
-    narrow = np.int32 if not len(rows) or rows.max() < np.iinfo(np.int32).max else np.int64
     weights = np.ones(len(rows), np.float32) if weights is None else weights
-    return kernels.sequential.Lists(offsets.astype(np.int64), rows.astype(narrow), weights.astype(np.float32))
+    return kernels.sequential.Lists(offsets.astype(np.int64), _narrow(rows), weights.astype(np.float32))
+
+
+def _narrow(rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
+    return rows.astype(np.int32 if not len(rows) or rows.max() < np.iinfo(np.int32).max else np.int64)
 
 
 def _side_by_side(parts: Sequence[Lists], length: int) -> Lists:

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.autograd.graph import increment_version
 
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import Batch
+from recsys_emb.encoding.crew import crew
 from recsys_emb.models.matrix_factorization import MatrixFactorization
+from recsys_emb.schema.schema import Schema
 from recsys_emb.training.checkpoints import Snapshot
+from recsys_emb.training.examples import are_pairs, contrast_of, examples_of, task_of
 from recsys_emb.training.losses import BPR, Logistic, SquaredError
-from recsys_emb.training.objective import Defaults, Objective, Units, UnseenItems, check_settings
+from recsys_emb.training.objective import Defaults, Objective, check_settings, whole
 from recsys_emb.training.past import Past
-from recsys_emb.training.plan import occurrences, row_lists, user_order
+from recsys_emb.training.plan import occurrences, user_order
 from recsys_emb.training.rows import check_ranges, with_pooling_weights, with_unknown
 from recsys_emb.training.sampling import Interactions
 from recsys_emb.training.stack import Stack
+from recsys_emb.training.strata import Shared, rounds_of, with_copies
 
 if TYPE_CHECKING:
-    from recsys_emb.kernels.sequential import Contrast, Examples, Histories, Task
+    from recsys_emb.kernels.sequential import Task
 
-# Enough parts that their order mixes users; few enough that each user's rows stay together.
-_CHUNKS = 50
-_ONE = torch.zeros(1, dtype=torch.int64)
+_MOST_BLOCKS = 64
+_REMEDY = "Give one per thread that shall learn at the same time."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,21 @@ class SequentialSGD:
         Step of a row in standard units; the objective's default unless given.
     l2, bias_l2
         L2 per occurrence of vectors and of biases; a feature's ``l2_scale`` multiplies both.
+    blocks
+        Groups that users and items are dealt out to, so that as many threads (`torch.set_num_threads`) can learn at
+        the same time; for labels, not for negatives. See the notes.
+
+    Notes
+    -----
+    With ``blocks=B`` the result is the same bit for bit for any number of threads, but not that of another B. With a
+    user and an item alone it is that of one thread that visits the examples in another order. Rows that several threads
+    name at the same time (features, context, positions, histories) are learned in copies, and become the average of
+    their copies about 50 times per epoch: no order of single steps leads there. More blocks than threads bring nothing.
+
+    References
+    ----------
+    Gemulla, R., Nijkamp, E., Haas, P. J. and Sismanis, Y. "Large-scale matrix factorization with distributed stochastic
+    gradient descent." KDD 2011.
 
     Examples
     --------
@@ -63,9 +83,12 @@ class SequentialSGD:
     learning_rate: float | None = None
     l2: float | None = None
     bias_l2: float | None = None
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         check_settings("SequentialSGD", learning_rate=self.learning_rate, l2=self.l2, bias_l2=self.bias_l2)
+        number = whole("SequentialSGD", "blocks", self.blocks, least=1, most=_MOST_BLOCKS, remedy=_REMEDY)
+        object.__setattr__(self, "blocks", number)
 
     def settings(self, objective: Objective) -> Defaults:
         """Give the settings in use: these, and the objective's where none are given."""
@@ -86,13 +109,21 @@ class SequentialSGD:
             # A history's rows move once per run of a user, which is exact only while nothing else moves them.
             if any(table.weight is getattr(other, "weight", None) for other in model.vectors.lookups if other != table):
                 return f"feature {name!r} shares its rows with another feature, and the kernels move them apart"
-        return model.why_not_linear()
+        return model.why_not_linear() or (None if self.blocks == 1 else self._why_no_blocks(model, objective))
 
     def start(
         self, model: MatrixFactorization, batch: Batch, objective: Objective, *, seed: int, past: Past | None = None
     ) -> SequentialRun:
         """Lay the rows out and take over the model's tensors; `SequentialRun.epoch` then trains them."""
-        return SequentialRun(model, batch, objective, self.settings(objective), seed=seed, past=past)
+        return SequentialRun(model, batch, objective, self.settings(objective), self.blocks, seed=seed, past=past)
+
+    def _why_no_blocks(self, model: MatrixFactorization, objective: Objective) -> str | None:
+        if objective.contrast is not None:
+            return f"{objective!r} draws negatives from all items, and blocks={self.blocks} gives threads their own"
+        if model.schema.user is None or model.schema.item is None:
+            missing = "user" if model.schema.user is None else "item"
+            return f"the schema has no {missing}, and blocks={self.blocks} deals users and items out"
+        return None
 
 
 class SequentialRun:
@@ -104,6 +135,7 @@ class SequentialRun:
         batch: Batch,
         objective: Objective,
         settings: Defaults,
+        blocks: int = 1,
         *,
         seed: int,
         past: Past | None = None,
@@ -113,32 +145,38 @@ class SequentialRun:
         self._seed, self._size = seed, len(batch)
         self._epoch, self._done, self._learned, self._total = 0, 0, 0, 0.0
         check_ranges(batch, model.biases)
-        schema, stack = model.schema, Stack(model)
-        users = np.zeros(len(batch), np.int64) if schema.user is None else batch.indices(schema.user.name).numpy()
-        rows = with_pooling_weights(batch.select(torch.from_numpy(user_order(users, seed))), schema)
-        interactions = None
-        if objective.contrast is not None:
-            interactions = Interactions.from_batch(rows, schema, past)
-            interactions.contrasted()
-        rows = with_unknown(rows, schema, seed=seed)
-        self._task = _task(model, objective)
-        self._contrast = None if interactions is None else _contrast(model, rows, interactions, stack)
-        self._examples = _examples(model, rows, objective, stack)
+        stack, self._written = Stack(model), list(model.parameters())
+        rows, interactions = _prepared(batch, model.schema, objective, seed=seed, past=past)
+        order, self._rounds = rounds_of(*_pairs(rows, model.schema), blocks=blocks, seed=seed)
+        rows = rows if blocks == 1 else rows.select(torch.from_numpy(order))
+        self._task = task_of(model, objective)
+        self._contrast = None if interactions is None else contrast_of(model, rows, interactions, stack)
+        self._examples = examples_of(model, rows, objective, stack)
         places = [self._contrast.places] if self._contrast else []
-        counts = occurrences([self._examples.users, self._examples.items, *places], len(stack.biases))
-        pace = stack.pace(settings, counts)
+        pace = stack.pace(settings, occurrences([self._examples.users, self._examples.items, *places], stack.num_rows))
+        self._are_pairs = interactions is None and are_pairs(self._examples, pace)
+        self._shared: Shared | None = None
+        if blocks > 1:
+            self._examples, self._shared = with_copies(self._examples, self._rounds, stack.num_rows)
+            stack.extend(self._shared.size)
+            pace = np.concatenate([pace, *[pace[self._shared.copies.originals]] * blocks])
         self._tables = kernels.sequential.Tables(stack.vectors, stack.biases, pace)
-        self._are_pairs = interactions is None and _are_pairs(self._examples, pace)
 
     def epoch(self) -> float:
         """Learn every example once; give the mean loss over the examples learned."""
         rng = np.random.default_rng([self._seed, self._epoch])
         task = self._task._replace(seed=int(rng.integers(2**63)))
-        bounds = np.linspace(0, self._size, min(_CHUNKS, self._size) + 1).astype(int).tolist()
-        for chunk in rng.permutation(len(bounds) - 1)[self._done :]:
-            loss, count = self._learn(task, (bounds[chunk], bounds[chunk + 1]))
-            self._total, self._learned, self._done = self._total + loss, self._learned + count, self._done + 1
-            self.after_part()
+        if self._shared is not None:
+            self._shared.hand_out(self._tables)
+        with crew(self._size if len(self._rounds[0]) > 1 else 0) as hands:
+            for number in rng.permutation(len(self._rounds))[self._done :]:
+                for loss, count in hands.map(partial(self._learn, task), self._rounds[number]):
+                    self._total, self._learned = self._total + loss, self._learned + count
+                if self._shared is not None:
+                    self._shared.merge(number, self._tables)
+                increment_version(self._written)
+                self._done += 1
+                self.after_part()
         mean = self._total / self._learned if self._learned else float("nan")
         self._epoch, self._done, self._learned, self._total = self._epoch + 1, 0, 0, 0.0
         return mean
@@ -155,6 +193,8 @@ class SequentialRun:
 
     def _learn(self, task: Task, span: tuple[int, int]) -> tuple[float, int]:
         room = kernels.sequential
+        if span[0] == span[1]:
+            return 0.0, 0
         if self._contrast is not None:
             return room.ranking_pass(task, span, self._examples, self._contrast, self._tables)
         one_pass = room.pair_pass if self._are_pairs else room.list_pass
@@ -165,62 +205,20 @@ def _nothing() -> None:
     pass
 
 
-def _task(model: MatrixFactorization, objective: Objective) -> Task:
-    room = kernels.sequential
-    link = {SquaredError: room.SQUARED, Logistic: room.LOGISTIC, BPR: room.PAIRWISE}[type(objective)]
-    constant = objective.constant(Units(float(model.offset), float(model.scale)))
-    contrast = objective.contrast
-    return room.Task(link, np.float32(constant), contrast.count if isinstance(contrast, UnseenItems) else 0, 0)
+def _prepared(
+    batch: Batch, schema: Schema, objective: Objective, *, seed: int, past: Past | None
+) -> tuple[Batch, Interactions | None]:
+    """Order rows by user and make them ready; with negatives, give who has what too."""
+    users = np.zeros(len(batch), np.int64) if schema.user is None else batch.indices(schema.user.name).numpy()
+    rows = with_pooling_weights(batch.select(torch.from_numpy(user_order(users, seed))), schema)
+    interactions = None
+    if objective.contrast is not None:
+        interactions = Interactions.from_batch(rows, schema, past)
+        interactions.contrasted()
+    return with_unknown(rows, schema, seed=seed), interactions
 
 
-def _examples(model: MatrixFactorization, rows: Batch, objective: Objective, stack: Stack) -> Examples:
-    label = torch.ones(len(rows)) if rows.label is None else rows.label
-    weights = torch.ones(len(rows)) if rows.weight is None else rows.weight
-    targets = objective.targets(label, Units(float(model.offset), float(model.scale)))
-    items = [name for name in model.item_names if not (objective.contrast and _is_place(model, name))]
-    users = [name for name in model.user_names if name not in model.vectors.histories]
-    return kernels.sequential.Examples(
-        row_lists(rows, users, stack.first_rows),
-        row_lists(rows, items, stack.first_rows),
-        _histories(model, rows, stack),
-        targets.numpy(),
-        weights.float().numpy(),
-    )
-
-
-def _histories(model: MatrixFactorization, rows: Batch, stack: Stack) -> Histories:
-    """Give each user what it had; one empty history for all where the model has none."""
-    tables, user = model.vectors.histories, model.schema.user
-    if not tables or user is None:
-        return kernels.sequential.Histories(np.zeros(len(rows), np.int64), row_lists(rows.select(_ONE), [], {}))
-    past = Batch({name: table.lists() for name, table in tables.items()})
-    return kernels.sequential.Histories(rows.indices(user.name).numpy(), row_lists(past, past.names, stack.first_rows))
-
-
-def _contrast(model: MatrixFactorization, rows: Batch, interactions: Interactions, stack: Stack) -> Contrast:
-    catalogue = interactions.catalogue
-    known = catalogue.features.select(torch.arange(len(catalogue)))
-    places = [name for name in model.item_names if _is_place(model, name)]
-    return kernels.sequential.Contrast(
-        interactions.users.numpy(),
-        interactions.seen.offsets.numpy(),
-        interactions.seen.items.numpy(),
-        row_lists(known, catalogue.features.names, stack.first_rows),
-        row_lists(rows, places, stack.first_rows),
-    )
-
-
-def _is_place(model: MatrixFactorization, name: str) -> bool:
-    return model.schema.role_of(name) == "position"
-
-
-def _are_pairs(examples: Examples, pace: npt.NDArray[np.float32]) -> bool:
-    """Whether `pair_pass` applies: one row of weight 1 on either side, of one pace per side, none on both."""
-    users, items = examples.users.rows, examples.items.rows
-    if len(examples.histories.lists.rows):
-        return False
-    for lists in (examples.users, examples.items):
-        single = len(lists.rows) == len(examples.targets) and bool((np.diff(lists.offsets) == 1).all())
-        if not single or (lists.weights != 1).any() or np.ptp(pace[lists.rows], axis=0).any():
-            return False
-    return bool(users.max() < items.min() or items.max() < users.min())
+def _pairs(rows: Batch, schema: Schema) -> list[npt.NDArray[np.int64]]:
+    """Give the rows that the users and items have in their tables; one for all where there are none."""
+    features = (schema.user, schema.item)
+    return [np.zeros(len(rows), np.int64) if one is None else rows.indices(one.name).numpy() for one in features]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -35,21 +36,27 @@ class Stack:
         float32 ``(V,)``.
     first_rows : dict
         By feature name, the row at which its table starts; features that share a table share rows.
+    num_rows : int
+        V.
     """
 
     def __init__(self, model: MatrixFactorization) -> None:
         self._model = model
         self._names = (*model.user_names, *model.item_names)
         starts: dict[int, int] = {}
-        total = 0
+        self.num_rows = 0
         self.first_rows: dict[str, int] = {}
         for name in self._names:
             table = self._tables(name)[-1]
             if id(table) not in starts:
-                starts[id(table)], total = total, total + table.num_embeddings
+                starts[id(table)], self.num_rows = self.num_rows, self.num_rows + table.num_embeddings
             self.first_rows[name] = starts[id(table)]
-        self.vectors: Floats = np.zeros((total, model.vectors.embedding_dim), np.float32)
-        self.biases: Floats = np.zeros(total, np.float32)
+        self.extend(0)
+
+    def extend(self, spare: int) -> None:
+        """Move to matrices with ``spare`` rows behind those of the tables, of zeros; the old ones are out of use."""
+        self.vectors: Floats = np.zeros((self.num_rows + spare, self._model.vectors.embedding_dim), np.float32)
+        self.biases: Floats = np.zeros(self.num_rows + spare, np.float32)
         for name in {first: name for name, first in self.first_rows.items()}.values():
             for table in self._tables(name):
                 rows = self.rows_of(name)
@@ -60,6 +67,12 @@ class Stack:
         first = self.first_rows[name]
         return slice(first, first + self._tables(name)[-1].num_embeddings)
 
+    def parameters(self) -> Iterator[tuple[nn.Parameter, slice, bool]]:
+        """Give every parameter once, with its rows and whether these are vectors."""
+        for name in {first: name for name, first in self.first_rows.items()}.values():
+            for table in self._tables(name):
+                yield _weight(table), self.rows_of(name), self._has_vectors(table)
+
     def pace(self, settings: Defaults, occurrences: npt.NDArray[np.float64]) -> Floats:
         """Say how fast each row learns: float32 ``(V, 4)``, columns as in `recsys_emb.kernels.sequential`.
 
@@ -67,9 +80,9 @@ class Stack:
         of the values of the user and the item therefore learn at ``rate · min(1, √(median / occurrences))``, with
         the median over the users' and items' own rows.
         """
-        own = np.zeros(len(self.biases), bool)
-        scale = np.ones(len(self.biases))
-        learns = np.zeros((2, len(self.biases)))
+        own = np.zeros(self.num_rows, bool)
+        scale = np.ones(self.num_rows)
+        learns = np.zeros((2, self.num_rows))
         for name in reversed(self._names):
             rows, feature = self.rows_of(name), self._model.schema[name]
             scale[rows] = feature.l2_scale

@@ -92,13 +92,6 @@ def test_an_index_outside_the_table_is_named_with_its_place(indices, value, plac
     )
 
 
-def test_a_table_without_rows_takes_no_index():
-    embedding = CategoryEmbedding(0, 3)
-    assert embedding(torch.empty(2, 0, dtype=torch.int64)).shape == (2, 0, 3)
-    with pytest.raises(IndexRangeError):
-        embedding(torch.tensor([0]))
-
-
 def test_meta_tensors_have_no_values_to_check():
     check_indices(torch.empty(3, dtype=torch.int64, device="meta"), 1, "item_id")
 

@@ -147,6 +147,12 @@ def test_a_whole_table_where_gradients_are_recorded():
             lambda: SGDUpdate(lr=float("nan")),
             "SGDUpdate: expected lr above 0, got nan. 0.01 is a usual one.",
         ),
+        (lambda: SGDUpdate(lr="x"), "SGDUpdate: expected lr above 0, got 'x'. 0.01 is a usual one."),
+        (lambda: SGDUpdate(lr=True), "SGDUpdate: expected lr above 0, got True. 0.01 is a usual one."),
+        (
+            lambda: LazyAdamUpdate(lr=1, betas=(None, 0.9)),
+            "LazyAdamUpdate: expected betas in [0, 1), got None. They are shares that are kept.",
+        ),
         (lambda: SGDUpdate(lr=1, l2=-1), "SGDUpdate: expected l2 of at least 0, got -1. 0 turns it off."),
         (
             lambda: AdagradUpdate(lr=1, eps=0),

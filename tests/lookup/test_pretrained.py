@@ -261,3 +261,11 @@ def test_a_fingerprint_depends_on_keys_and_vectors():
     )
     assert one == same
     assert len({one, other_key, other_vector}) == 3
+
+
+@pytest.mark.parametrize("read", [PretrainedVectors.from_word2vec, PretrainedVectors.from_glove])
+def test_a_file_in_a_store_is_refused_before_it_is_looked_for(read):
+    with pytest.raises(DataError) as caught:
+        read("s3://bucket/vectors.txt?region=us-east-1")
+    got = "got s3://bucket/vectors.txt?region=us-east-1. Copy what is there."
+    assert str(caught.value) == f"PretrainedVectors: expected a path on this machine, {got}"

@@ -72,6 +72,17 @@ def test_a_file_without_vectors_gives_none(content, tmp_path):
         "Repair the line, or pass skip_bad_lines=True.",
     ),
     ("9 2\na 1 2\n", "words.txt: expected 9 vectors, got 1. The file is cut; fetch it again."),
+    (
+        "a 1_0\n",
+        "words.txt, line 1: expected 1 finite number after the key, got 'a 1_0'. "
+        "Repair the line, or pass skip_bad_lines=True.",
+    ),
+    (
+        "a 1e39\n",
+        "words.txt, line 1: expected 1 finite number after the key, got 'a 1e39'. "
+        "Repair the line, or pass skip_bad_lines=True.",
+    ),
+    ("word\n", "words.txt, line 1: expected a key and its numbers, got 'word'. Repair the line."),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_named(content, message, tmp_path):
     with pytest.raises(DataError) as caught:
@@ -102,6 +113,23 @@ def test_a_header_is_demanded_of_word2vec(tmp_path):
     assert str(caught.value) == ("words.txt: expected a header 'N D' in line 1, got 'a 1 2'. Read it as GloVe text.")
 
 
+@pytest.mark.parametrize("header", ["2 0", "0 2306000000000000000", "1 " + "9" * 30, "9" * 5000 + " 2", "1 -2", "² 2"])
+def test_a_header_of_no_width_or_of_any_is_none(header, tmp_path):
+    with pytest.raises(DataError) as caught:
+        text(tmp_path, f"{header}\na 1 2\n", header=True)
+    shown = header if len(header) <= 40 else header[:40] + "…"
+    assert str(caught.value) == f"words.txt: expected a header 'N D' in line 1, got '{shown}'. Read it as GloVe text."
+    with pytest.raises(DataError, match="expected a header 'N D', got none"):
+        read_binary(written(tmp_path, f"{header}\na 1 2\n".encode()))
+
+
+@pytest.mark.parametrize("width", [0, -1, 2**40])
+def test_a_width_that_is_none_is_refused(width, tmp_path):
+    with pytest.raises(DataError) as caught:
+        text(tmp_path, "a 1 2\n", embedding_dim=width)
+    assert str(caught.value) == f"words.txt: expected embedding_dim in [1, 1048576], got {width}. Count the numbers."
+
+
 def test_a_width_other_than_the_header_says_is_refused(tmp_path):
     with pytest.raises(DataError) as caught:
         text(tmp_path, "1 2\na 1 2\n", embedding_dim=3)
@@ -130,6 +158,19 @@ def test_a_binary_file_that_is_cut_is_refused(promised, tmp_path):
     assert str(caught.value) == (f"words.txt: expected {promised} vectors, got 1. The file is cut; fetch it again.")
 
 
+def test_a_binary_file_of_more_vectors_than_promised_is_refused(tmp_path):
+    body = vector(b"a", 1.0, 2.0) + vector(b"b", 3.0, 4.0)
+    with pytest.raises(DataError) as caught:
+        read_binary(written(tmp_path, b"1 2\n" + body))
+    assert str(caught.value) == "words.txt: expected 1 vector, got more. Repair the header."
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_the_mark_of_utf8_at_the_beginning_is_no_part_of_a_key(header, tmp_path):
+    content = "\ufeff1 2\na 1 2\n" if header else "\ufeffa 1 2\n"
+    assert text(tmp_path, content, header=header).keys.to_pylist() == ["a"]
+
+
 @pytest.mark.parametrize("content", [b"", b"a 1 2\n", b"\x00\xff"])
 def test_a_file_that_is_not_word2vec_binary_is_refused(content, tmp_path):
     with pytest.raises(DataError) as caught:
@@ -152,6 +193,10 @@ def test_parquet_lists_of_every_type_are_stacked(kind, tmp_path):
     ([[1.0, 2.0], [3.0]], "v.parquet, row 1: expected 2 numbers, got 1 number. Repair or drop the row."),
     ([[1.0, 2.0], None], "v.parquet, row 1: expected 2 numbers, got no vector. Repair or drop the row."),
     ([1.0, 2.0], "v.parquet: expected lists of numbers as vectors, got double. Name the column of vectors."),
+    (
+        [["1"], ["2"]],
+        "v.parquet: expected lists of numbers as vectors, got list<element: string>. Name the column of vectors.",
+    ),
 ])  # fmt: skip
 def test_parquet_vectors_that_are_no_matrix_are_refused(vectors, message, tmp_path):
     pq.write_table(pa.table({"key": [7, 8], "vector": vectors}), tmp_path / "v.parquet")
@@ -167,3 +212,16 @@ def test_a_missing_parquet_column_is_named_with_a_suggestion(tmp_path):
     assert str(caught.value) == (
         "v.parquet: expected a column 'vector', got 'item_id', 'vectors'. Did you mean 'vectors'?"
     )
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"a 1 2\n", b"PAR1" * 100])
+def test_what_is_no_parquet_file_is_refused(content, tmp_path):
+    with pytest.raises(DataError) as caught:
+        read_parquet(written(tmp_path, content), key="key", vector="vector")
+    assert str(caught.value).startswith("words.txt: expected a Parquet file, got ")
+
+
+@pytest.mark.parametrize("read", [read_binary, lambda path: read_parquet(path, key="key", vector="vector")])
+def test_a_path_that_leads_to_nothing_is_not_found(read, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "absent")

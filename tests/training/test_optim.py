@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from recsys_emb.errors import FitError
 from recsys_emb.lookup.growth import grow_parameter
@@ -29,7 +32,7 @@ def start() -> Tensor:
     return torch.randn(V, D, generator=torch.Generator().manual_seed(1))
 
 
-def trained(make: type, *, sparse: bool, like: Tensor) -> Tensor:
+def trained(make: Callable[..., Optimizer], *, sparse: bool, like: Tensor) -> Tensor:
     table = nn.Embedding.from_pretrained(like.clone(), freeze=False, sparse=sparse)
     optimizer = make(table.parameters(), lr=0.05)
     for indices, gradient in steps():
@@ -65,12 +68,14 @@ def adam_reference() -> Tensor:
     return weight
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize(
     ("make", "reference"), [(RowWiseAdagrad, adagrad_reference), (LazyAdam, adam_reference)], ids=str
 )
-def test_steps_equal_a_float64_reference(make: type, reference: object, sparse: bool) -> None:
-    torch.testing.assert_close(trained(make, sparse=sparse, like=start()).double(), reference(), atol=1e-6, rtol=0)
+def test_steps_equal_a_float64_reference(make: type, reference: object, sparse: bool, compiled: bool) -> None:
+    weights = trained(partial(make, compiled=compiled), sparse=sparse, like=start())
+    torch.testing.assert_close(weights.double(), reference(), atol=1e-6, rtol=0)
 
 
 def test_lazy_adam_equals_sparse_adam() -> None:
@@ -194,6 +199,14 @@ def test_a_closure_gives_its_loss(make: type) -> None:
 
     assert optimizer.step(closure) == 1.0
     assert parameter.item() < 1
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS)
+@pytest.mark.parametrize("lr", [-1, float("nan"), float("inf"), "x", True])
+def test_a_learning_rate_is_a_number_of_at_least_0(make: type, lr: object) -> None:
+    with pytest.raises(FitError) as error:
+        make([nn.Parameter(torch.zeros(1, 1))], lr=lr)
+    assert str(error.value) == f"{make.__name__}: expected lr of at least 0, got {lr!r}. 0.01 is a usual one."
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS)

@@ -112,8 +112,9 @@ SOLVERS = [
     Minibatch(optimizer=RowWiseAdagrad, batch_size=13),
     Minibatch(optimizer=torch.optim.Adam, learning_rate=0.01, batch_size=16),
     Minibatch(optimizer=momentum, batch_size=16),
+    SequentialSGD(learning_rate=0.05, blocks=2),
 ]
-NAMES = ["sequential", "lazy Adam", "row-wise Adagrad", "Adam", "momentum"]
+NAMES = ["sequential", "lazy Adam", "row-wise Adagrad", "Adam", "momentum", "blocks"]
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=NAMES)

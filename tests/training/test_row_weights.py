@@ -17,6 +17,7 @@ from recsys_emb.training.losses import BPR, Logistic, SquaredError
 from recsys_emb.training.minibatch import Minibatch
 from recsys_emb.training.objective import EarlyStopping, Objective
 from recsys_emb.training.rows import learnable
+from recsys_emb.training.schedule import Schedule
 from recsys_emb.training.sequential import SequentialSGD
 
 ModelOf = Callable[..., MatrixFactorization]
@@ -79,3 +80,35 @@ def test_validation_rows_that_are_none_are_called_so(model_of: ModelOf) -> None:
     assert str(caught.value) == (
         "train: validation: expected at least one row, got 0 rows. Leave it out, or check its source."
     )
+
+
+@pytest.mark.parametrize(("fraction", "min_epochs", "epochs"), [(0.9, 3, 3), (0.5, 0, 1)])
+def test_a_single_row_of_some_weight_is_learned_from_and_not_held_out(
+    model_of: ModelOf, fraction: float, min_epochs: int, epochs: int
+) -> None:
+    weight = torch.zeros(30)
+    weight[7] = 2
+    stopping = EarlyStopping(fraction, min_epochs=min_epochs)
+    with pytest.warns(RuntimeWarning) as caught:
+        history = train(model_of(WEIGHED), weighed(weight), SquaredError(), SequentialSGD(), early_stopping=stopping)
+    assert str(caught[0].message) == (
+        f"train: expected enough rows of a weight above 0 to hold a share of {fraction!r} out, got 1 in 30 rows. The "
+        f"run takes {epochs} epoch{'s' * (epochs > 1)} and is not watched; give validation=... or epochs=..."
+    )
+    assert (len(history.epochs), history.best_epoch, history.refit) == (epochs, epochs, [])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_weight_0_are_never_held_out(seed: int) -> None:
+    schedule = Schedule.of(SquaredError(), None, EarlyStopping(0.9), watched=False)
+    batch = weighed(torch.tensor([0.0, 0.0, 1.0]).repeat(10))
+    apart, kept = schedule.split(batch, seed=seed)
+    assert sorted([*apart.tolist(), *kept.tolist()]) == list(range(30))
+    assert (len(apart), float(batch.weight[apart].min()), float(batch.weight[kept].sum())) == (9, 1.0, 1.0)
+
+
+def test_rows_that_all_count_are_held_out_at_random() -> None:
+    schedule = Schedule.of(SquaredError(), None, EarlyStopping(0.2), watched=False)
+    splits = [schedule.split(weighed(torch.ones(30)), seed=seed)[0].tolist() for seed in (0, 0, 1)]
+    assert splits[0] == splits[1] != splits[2]
+    assert len(splits[0]) == 6

@@ -293,7 +293,7 @@ def test_row_sparse_optimizers_get_sparse_gradients_for_the_run_alone(
     optimizer: type, ids: Schema, model_of: ModelOf
 ) -> None:
     model = model_of(ids)
-    run = Minibatch(optimizer=optimizer).start(model, Batch(TWO_ROWS, torch.ones(2)), SquaredError(), seed=0)
+    run = Minibatch(optimizer=optimizer).start(model, Batch(TWO_ROWS, torch.ones(2)), BPR(), seed=0)
     run.epoch()
     assert model.vectors.lookup("user").weight.grad.is_sparse
     assert not any(table.sparse for table in model.vectors.lookups)
