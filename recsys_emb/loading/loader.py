@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,13 +14,16 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.crew import ahead
+from recsys_emb.encoding.encoded_folder import EncodedRows
+from recsys_emb.encoding.encoded_table import EncodedReader
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.encoding.row_encoder import Answers
-from recsys_emb.errors import DataError
+from recsys_emb.encoding.row_encoder import Answers, RowEncoder
+from recsys_emb.errors import DataError, at_least
 from recsys_emb.loading.feeds import StoredRows, StreamedRows, device_of, encoded_rows
 from recsys_emb.loading.orders import InOrder, Order, Shuffled, Windowed
 from recsys_emb.loading.row_cache import RowCache
 from recsys_emb.loading.row_store import RowStore
+from recsys_emb.sources.locations import local_path
 from recsys_emb.sources.sources import open_source
 
 
@@ -45,9 +49,11 @@ class BatchLoader(IterableDataset[Batch]):
     without.
 
     **Ranks** take consecutive, disjoint ranges of that order, ``num_rows * rank // world_size`` and so on, which
-    differ by at most one row; with ``shuffle``, each of them keeps all rows, unless there is a cache or a window.
-    With ``drop_last``, every rank has ``num_rows // world_size // batch_size`` full batches, and what remains is left
-    out of the epoch.
+    differ by at most one row. In the rows' own order each reads its own row groups alone; with ``shuffle``, each of
+    them keeps all rows, unless there is a cache or a window.
+    All have the same number of batches, since processes that learn together wait for each other at each: the last
+    batch of a rank may have one row less than that of another, and hence none. With ``drop_last``, every rank has
+    ``num_rows // world_size // batch_size`` full batches, and what remains is left out of the epoch.
 
     **Workers.** Under ``DataLoader(loader, batch_size=None, num_workers=n)``, worker w yields batches w, w + n, ...:
     the same batches in the same order as without workers. Each reads the whole source, so ``prefetch`` is the cheaper
@@ -58,7 +64,7 @@ class BatchLoader(IterableDataset[Batch]):
     encoder
         Fitted.
     source
-        Anything that ``encoder.transform`` takes, or a `Batch` that it gave.
+        Anything that ``encoder.transform`` takes, a `Batch` that it gave, or `EncodedRows` that it wrote.
     batch_size
         Rows per batch; the last batch of an epoch may have fewer.
     shuffle
@@ -115,18 +121,15 @@ class BatchLoader(IterableDataset[Batch]):
         cache: str | os.PathLike[str] | None = None,
         prefetch: int = 0,
     ) -> None:
-        if batch_size < 1:
-            raise DataError(f"BatchLoader: expected batch_size of at least 1, got {batch_size}. Give 1 or more.")
-        if not 0 <= rank < world_size:
+        whole = functools.partial(at_least, "BatchLoader")
+        self.batch_size, self.prefetch = whole("batch_size", batch_size, 1), whole("prefetch", prefetch, 0)
+        self.shuffle, self.seed, self.drop_last = shuffle, whole("seed", seed, 0), drop_last
+        self.rank, self.world_size = whole("rank", rank, 0), whole("world_size", world_size, 1)
+        if self.rank >= self.world_size:
             raise DataError(f"BatchLoader: expected rank in [0, {world_size}), got {rank}. Number the ranks from 0.")
-        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
-        if window is not None and (window < 1 or not shuffle):
-            got = f"{window}" if shuffle else "shuffle=False"
-            raise DataError(f"BatchLoader: expected shuffle=True and a window of 1 row or more, got {got}. Correct it.")
-        if prefetch < 0:
-            raise DataError(f"BatchLoader: expected prefetch of at least 0, got {prefetch}. Give 0 or more batches.")
-        self.rank, self.world_size, self.drop_last = rank, world_size, drop_last
-        self.window, self.prefetch = window, prefetch
+        self.window = None if window is None else whole("window", window, 1)
+        if window is not None and not shuffle:
+            raise DataError("BatchLoader: expected shuffle=True beside window=, got shuffle=False. Leave one out.")
         self._rows = _open_rows(encoder, source, stored=shuffle and window is None, cache=cache)
         # Shared, so that workers that live on between epochs see `set_epoch`.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
@@ -144,16 +147,17 @@ class BatchLoader(IterableDataset[Batch]):
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass. Another epoch than the present one begins at its first batch."""
-        if epoch != self.epoch:
+        number = at_least("BatchLoader.set_epoch", "epoch", epoch, 0)
+        if number != self.epoch:
             self._next = self._resume_at = 0
-        self._epoch.fill_(epoch)
+        self._epoch.fill_(number)
 
     def __len__(self) -> int:
-        """Count the batches of this rank in an epoch."""
+        """Count the batches of an epoch, on this rank as on any other."""
         if self.drop_last:
             return self.num_rows // self.world_size // self.batch_size
-        first, last = self._range()
-        return math.ceil((last - first) / self.batch_size)
+        most = math.ceil(self.num_rows / self.world_size)
+        return math.ceil(most / self.batch_size)
 
     def _range(self) -> tuple[int, int]:
         first, last = (self.num_rows * rank // self.world_size for rank in (self.rank, self.rank + 1))
@@ -166,8 +170,11 @@ class BatchLoader(IterableDataset[Batch]):
         step, phase = (1, 0) if worker is None else (worker.num_workers, worker.id)
         wanted = [one for one in range(number, len(self)) if one % step == phase]
         first, last = self._range()
-        bounds = [(first + one * self.batch_size, min(first + (one + 1) * self.batch_size, last)) for one in wanted]
+        starts = [first + one * self.batch_size for one in wanted]
+        bounds = [(start, min(start + self.batch_size, last)) for start in starts if start < last]
         batches = self._rows.batches(bounds, self._order(first, last), prefetch=self.prefetch > 0)
+        if len(bounds) < len(wanted):
+            batches = itertools.chain(batches, [self._rows.nothing()])
         for one, batch in zip(wanted, ahead(batches, self.prefetch), strict=True):
             self._next = one + 1
             yield batch
@@ -211,14 +218,19 @@ def _open_rows(
 ) -> StoredRows | StreamedRows:
     if isinstance(source, Batch):
         return StoredRows(RowStore.of([source]) if device_of(source).type == "cpu" else source)
-    row_encoder = encoder.row_encoder
-    opened = open_source(source, row_encoder.types)
     schema = encoder.to_state().schema
-    answers = Answers.of(schema, opened)
+    row_encoder: RowEncoder | EncodedReader
+    if isinstance(source, EncodedRows):
+        row_encoder, opened, answers = source.reader(encoder), source.source, source.answers
+    else:
+        row_encoder = encoder.row_encoder
+        opened = open_source(source, row_encoder.types)
+        answers = Answers.of(schema, opened)
     if cache is None and opened.repeatable and not stored:
         return StreamedRows(opened, row_encoder, answers)
     batches = encoded_rows(opened, row_encoder, answers)
     if cache is None:
         return StoredRows(RowStore.of(batches, num_rows=opened.num_rows or 0))
     meaning = ([schema.to_json(), answers.columns], encoder.fingerprint)
-    return StoredRows(RowCache(Path(cache), opened.parts, meaning).rows(batches, row_encoder.nothing(answers)))
+    folder = local_path(cache, "BatchLoader: cache")
+    return StoredRows(RowCache(folder, opened.parts, meaning).rows(batches, row_encoder.nothing(answers)))

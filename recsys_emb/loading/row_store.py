@@ -30,16 +30,17 @@ class StoredLists:
 
     def pick(self, rows: Array) -> Jagged:
         """Give the lists numbered ``rows``."""
-        offsets = np.empty(len(rows) + 1, np.int64)
-        kernels.row_pick.pick_offsets(self.offsets, rows, offsets)
-        values = self._laid_out(self.values, rows, offsets, np.int64)
-        weights = None if self.weights is None else self._laid_out(self.weights, rows, offsets, np.float32)
+        starts, offsets = np.empty(len(rows), np.int64), np.empty(len(rows) + 1, np.int64)
+        kernels.row_pick.pick_offsets(self.offsets, rows, starts, offsets)
+        values = _laid_out(self.values, starts, offsets, np.int64)
+        weights = None if self.weights is None else _laid_out(self.weights, starts, offsets, np.float32)
         return Jagged(values, torch.from_numpy(offsets), weights)
 
-    def _laid_out(self, values: Array, rows: Array, offsets: Array, dtype: type) -> Tensor:
-        out: Array = np.empty(int(offsets[-1]), dtype)
-        kernels.row_pick.pick_values(values, self.offsets, rows, offsets, out)
-        return torch.from_numpy(out)
+
+def _laid_out(values: Array, starts: Array, offsets: Array, dtype: type) -> Tensor:
+    out: Array = np.empty(int(offsets[-1]), dtype)
+    kernels.row_pick.pick_values(values, starts, offsets, out)
+    return torch.from_numpy(out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +70,23 @@ class RowStore:
     lists: Mapping[str, StoredLists]
 
     @classmethod
-    def of(cls, batches: Iterable[Batch], *, num_rows: int = 0) -> RowStore:
+    def of(cls, batches: Iterable[Batch], *, num_rows: int = 0, room: dict[str, Growing] | None = None) -> RowStore:
         """Keep the rows of ``batches``, of which there is at least one and ``num_rows`` rows, if that is known.
+
+        They are kept in ``room``, which is empty or has held the rows of a store that nobody asks any more; batches
+        that were picked from that are not touched.
 
         Raises
         ------
         DataError
             When there is no batch, or an index does not fit 32 bits.
         """
-        grown: dict[str, Growing] = {}
-        template, count = write_rows(batches, lambda name, dtype: grown.setdefault(name, Growing(dtype, num_rows)))
+        grown = {} if room is None else room
+
+        def open_sink(name: str, dtype: npt.DTypeLike) -> Sink:
+            return grown.setdefault(name, Growing(dtype)).restart(num_rows)
+
+        template, count = write_rows(batches, open_sink)
         return cls.from_arrays(template, count, {name: one.array for name, one in grown.items()})
 
     @classmethod

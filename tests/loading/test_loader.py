@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
+import recsys_emb.loading.feeds as feeds_module
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import DataError
@@ -176,24 +177,61 @@ def test_no_size_loses_a_row(rows: int, shuffle: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 0}, "BatchLoader: expected batch_size of at least 1, got 0. Give 1 or more."),
-        ({"rank": 2, "world_size": 2}, "BatchLoader: expected rank in [0, 2), got 2. Number the ranks from 0."),
-        ({"rank": -1}, "BatchLoader: expected rank in [0, 1), got -1. Number the ranks from 0."),
-        (
-            {"window": 0, "shuffle": True},
-            "BatchLoader: expected shuffle=True and a window of 1 row or more, got 0. Correct it.",
-        ),
-        (
-            {"window": 5},
-            "BatchLoader: expected shuffle=True and a window of 1 row or more, got shuffle=False. Correct it.",
-        ),
-        ({"prefetch": -1}, "BatchLoader: expected prefetch of at least 0, got -1. Give 0 or more batches."),
+        ({"batch_size": 0}, "batch_size to be an integer of at least 1, got 0. Give batch_size=1 or more."),
+        ({"batch_size": 1.5}, "batch_size to be an integer of at least 1, got 1.5. Give batch_size=1 or more."),
+        ({"batch_size": True}, "batch_size to be an integer of at least 1, got True. Give batch_size=1 or more."),
+        ({"batch_size": "8"}, "batch_size to be an integer of at least 1, got '8'. Give batch_size=1 or more."),
+        ({"rank": 2, "world_size": 2}, "rank in [0, 2), got 2. Number the ranks from 0."),
+        ({"rank": -1}, "rank to be an integer of at least 0, got -1. Give rank=0 or more."),
+        ({"rank": 0.5, "world_size": 2}, "rank to be an integer of at least 0, got 0.5. Give rank=0 or more."),
+        ({"world_size": 1.5}, "world_size to be an integer of at least 1, got 1.5. Give world_size=1 or more."),
+        ({"seed": -1}, "seed to be an integer of at least 0, got -1. Give seed=0 or more."),
+        ({"seed": 0.5}, "seed to be an integer of at least 0, got 0.5. Give seed=0 or more."),
+        ({"window": 0, "shuffle": True}, "window to be an integer of at least 1, got 0. Give window=1 or more."),
+        ({"window": 2.5, "shuffle": True}, "window to be an integer of at least 1, got 2.5. Give window=1 or more."),
+        ({"window": 5}, "shuffle=True beside window=, got shuffle=False. Leave one out."),
+        ({"prefetch": -1}, "prefetch to be an integer of at least 0, got -1. Give prefetch=0 or more."),
+        ({"prefetch": 1.5}, "prefetch to be an integer of at least 0, got 1.5. Give prefetch=0 or more."),
     ],
 )
 def test_arguments_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError) as caught:
         loader_of(**options)
-    assert str(caught.value) == message
+    assert str(caught.value) == f"BatchLoader: expected {message}"
+
+
+def test_sizes_may_be_integers_of_numpy() -> None:
+    loader = loader_of(batch_size=np.int32(4), seed=np.int64(1), prefetch=np.int8(1), shuffle=True)
+    assert rows_of(loader) == rows_of(loader_of(seed=1, shuffle=True))
+    assert pickle.loads(pickle.dumps(loader.state_dict())) == loader_of(seed=1, shuffle=True).state_dict() | {
+        "batch": 6
+    }
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5])
+def test_an_epoch_is_numbered_from_0(epoch: Any) -> None:
+    loader = loader_of()
+    with pytest.raises(DataError) as caught:
+        loader.set_epoch(epoch)
+    assert str(caught.value) == (
+        f"BatchLoader.set_epoch: expected epoch to be an integer of at least 0, got {epoch}. Give epoch=0 or more."
+    )
+    assert loader.epoch == 0
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 10, 100])
+@pytest.mark.parametrize(("batch_size", "after"), [(1, 0), (3, 2), (7, 0), (7, 1), (23, 0), (40, 0)])
+def test_how_many_rows_are_encoded_together_changes_no_batch(
+    at_once: int, batch_size: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds_module, "BATCH_ROWS", at_once)
+    loader = loader_of(in_files(tmp_path), batch_size=batch_size)
+    loader.load_state_dict(loader.state_dict() | {"batch": after})
+    batches = list(loader)
+    expected = [list(range(start, min(start + batch_size, ROWS))) for start in range(0, ROWS, batch_size)]
+    assert rows_of(batches) == expected[after:]
+    tags = ENCODER.transform(FRAME).lists("tags").to_lists()
+    assert [one for batch in batches for one in batch.lists("tags").to_lists()] == tags[after * batch_size :]
 
 
 def test_a_source_that_shrinks_between_passes_is_noticed(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from recsys_emb.encoding.batch import Batch, Jagged
+from recsys_emb.encoding.filling import Growing
 from recsys_emb.errors import DataError
 from recsys_emb.loading.row_store import RowStore
 
@@ -71,3 +72,22 @@ def test_no_batches_are_refused() -> None:
     with pytest.raises(DataError) as caught:
         RowStore.of([])
     assert str(caught.value) == "RowStore: expected at least one batch, got none. Encode an empty frame instead."
+
+
+def test_a_room_is_written_over_and_batches_that_were_picked_stay() -> None:
+    def rows(first: int, count: int) -> Batch:
+        numbers = torch.arange(first, first + count)
+        tags = Jagged.from_lists([[number, number + 1] for number in numbers.tolist()])
+        return Batch({"u": numbers, "tags": tags}, label=numbers.float())
+
+    room: dict[str, Growing] = {}
+    every = np.arange(3)
+    picked = RowStore.of([rows(10, 3)], num_rows=3, room=room).pick(every)
+    for first, count in ((20, 3), (30, 2), (40, 50)):
+        again = RowStore.of([rows(first, count)], num_rows=count, room=room)
+        assert len(again) == count
+        assert again.pick(np.array([count - 1])).lists("tags").to_lists() == [[first + count - 1, first + count]]
+    assert picked["u"].tolist() == [10, 11, 12]
+    assert picked.lists("tags").to_lists() == [[10, 11], [11, 12], [12, 13]]
+    assert picked.label is not None
+    assert picked.label.tolist() == [10.0, 11.0, 12.0]
