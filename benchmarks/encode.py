@@ -82,7 +82,7 @@ FIELD = [
     Contender("Polars", peers.Polars, "polars", 1.5, 2.2),
     Contender("Arrow compute", peers.Arrow, "pyarrow", 2, 2.2),
     Contender("pandas factorize, Index", peers.Pandas, "pandas", 5, 9),
-    Contender("scikit-learn OrdinalEncoder", peers.ScikitLearn, "scikit-learn", 8, 20, SLOW),
+    Contender("scikit-learn OrdinalEncoder", peers.ScikitLearn, "scikit-learn", 8, 20),
     Contender(
         "category_encoders OrdinalEncoder",
         peers.CategoryEncoders,

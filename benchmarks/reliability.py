@@ -3,9 +3,10 @@
 Run:    python benchmarks/reliability.py [--small] [FOLDER ...]
 Needs:  data/movielens_100k; a FOLDER may hold eurovision_jurors, which is left out otherwise; a system with fork;
         2 GB of disk and 4 GB of memory for the large vocabularies, which --small leaves out, with 20 kills for 200
-Prints: RMSE after each of five growths beside that of training from scratch, and whether old scores stayed bit for
-        bit; RMSE of new users and items with and without training of unknown rows, and of strangers folded in; kills
-        survived; damages refused; seconds from opening ten million keys to the first answer
+Prints: the promises and what was measured of each; RMSE after each of five growths beside that of training from
+        scratch, and whether old scores stayed bit for bit; RMSE of new users and items with and without training of
+        unknown rows, and of strangers folded in; kills survived; damages refused; seconds from opening ten million
+        keys to the first answer
 Writes: docs/reliability.md between its markers
 """
 
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 os.environ["OMP_NUM_THREADS"] = "1"  # processes are forked below
 
@@ -27,6 +29,7 @@ import numpy as np
 import pandas as pd
 import quality
 import reliability_crashes as crashes
+import reliability_promises as promises
 import torch
 
 from recsys_emb import FeatureEncoder, InheritedRows, Recommender
@@ -35,6 +38,13 @@ from recsys_emb.serving.scoring import score
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- figures: begin (written by benchmarks/reliability.py) -->", "<!-- figures: end -->"
 GROWTHS, TEST, SPLITS = 5, 0.1, 5
+
+
+class Part(NamedTuple):
+    """Tables for the page, and a few words on each promise that they measure."""
+
+    text: str
+    figures: dict[str, str]
 
 
 def rmse(recommender: Recommender, rows: pd.DataFrame) -> float:
@@ -57,7 +67,7 @@ def unchanged(recommender: Recommender, old: pd.DataFrame, more: pd.DataFrame) -
     return torch.equal(score(model, encoder.transform(old)), before)
 
 
-def growth(data: quality.DataSet) -> str:
+def growth(data: quality.DataSet) -> Part:
     """Train on the first four fifths by time, grow by the rest in five steps, and train from scratch beside it."""
     frame = data.frame.sort_values("timestamp", kind="stable").reset_index(drop=True)
     held_out = np.random.default_rng(0).random(len(frame)) < TEST
@@ -65,6 +75,7 @@ def growth(data: quality.DataSet) -> str:
     size = int(0.8 * len(rows))
     seen, recommender = rows.iloc[:size], Recommender(data.schema, progress=False).fit(rows.iloc[:size])
     lines = [("start", len(seen), "", "", "", f"{rmse(recommender, test):.4f}", f"{rmse(recommender, test):.4f}", "")]
+    counts, largest = [], 0.0
     for number, part in enumerate(np.array_split(np.arange(size, len(rows)), GROWTHS), 1):
         more = rows.iloc[part]
         kept = unchanged(recommender, seen, more)
@@ -72,10 +83,11 @@ def growth(data: quality.DataSet) -> str:
         recommender.partial_fit(more)
         seen = pd.concat([seen, more])
         figures = rmse(recommender, test), rmse(Recommender(data.schema, progress=False).fit(seen), test)
-        differences = f"{figures[0] - figures[1]:+.4f}"
-        lines.append(
-            (number, len(more), *new, "yes" if kept else "NO", *(f"{one:.4f}" for one in figures), differences)
-        )
+        difference = figures[0] - figures[1]
+        counts.append(kept)
+        largest = max(largest, difference, key=abs)
+        shown = (f"{figures[0]:.4f}", f"{figures[1]:.4f}", f"{difference:+.4f}")
+        lines.append((number, len(more), *new, "yes" if kept else "NO", *shown))
     head = (
         "step",
         "rows",
@@ -86,7 +98,11 @@ def growth(data: quality.DataSet) -> str:
         "from scratch",
         "difference",
     )
-    return table(head, lines)
+    said = {
+        "kept": f"bit for bit in {sum(counts)} of {GROWTHS} growths",
+        "grown": f"RMSE {largest:+.4f} at most against training from scratch",
+    }
+    return Part(table(head, lines), said)
 
 
 # --- unknown rows and strangers --------------------------------------------------------------------------------
@@ -130,7 +146,7 @@ def unknown_rows(data: quality.DataSet) -> str:
     return table(("data", "dropout of users", "of items", "new users", "new items", "both new", "known"), lines)
 
 
-def strangers(data: quality.DataSet) -> str:
+def strangers(data: quality.DataSet) -> Part:
     """Answer users whom training did not know from their first ratings, and judge by the others."""
     schema = dataclasses.replace(data.schema, position=None)
     frame = data.frame.sort_values("timestamp", kind="stable")
@@ -140,7 +156,8 @@ def strangers(data: quality.DataSet) -> str:
     order = frame[strange].groupby("user_id").cumcount()
     test = frame[strange][order >= 20]
     movies = sorted(test["movie_id"].unique())
-    lines = [("0 (unknown row and features)", f"{rmse(recommender, test):.4f}", "", "")]
+    unknown, errors = rmse(recommender, test), []
+    lines = [("0 (unknown row and features)", f"{unknown:.4f}", "", "")]
     for count in (1, 5, 20):
         history = frame[strange][order < count]
         started = time.perf_counter()
@@ -149,17 +166,16 @@ def strangers(data: quality.DataSet) -> str:
         found = test.merge(answer, on=["user_id", "movie_id"])
         folded = float(np.sqrt(np.mean((found["score"] - found["rating"]) ** 2)))
         grown = copy.deepcopy(recommender).partial_fit(history, new_rows=InheritedRows())
+        errors.append(folded)
         lines.append((count, f"{folded:.4f}", f"{rmse(grown, test):.4f}", f"{milliseconds:.1f} ms"))
-    return table(
-        ("ratings known of a stranger", "RMSE folded in", "RMSE after partial_fit", "fold-in and ranking, per user"),
-        lines,
-    )
+    head = ("ratings known of a stranger", "RMSE folded in", "RMSE after partial_fit", "fold-in and ranking, per user")
+    return Part(table(head, lines), {"stranger": f"RMSE {unknown:.4f} unknown, {errors[-1]:.4f} after 20 ratings"})
 
 
 # --- crashes ---------------------------------------------------------------------------------------------------
 
 
-def crash(data: quality.DataSet, *, small: bool) -> list[str]:
+def crash(data: quality.DataSet, *, small: bool) -> Part:
     """Kill, damage, and open."""
     torch.set_num_threads(1)
     rng, rows, count = np.random.default_rng(0), data.frame.head(4000), 10 if small else 100
@@ -169,12 +185,12 @@ def crash(data: quality.DataSet, *, small: bool) -> list[str]:
         training = {
             solver: crashes.kills_while_training(rows, folder, solver, count // 2, rng) for solver in crashes.SOLVERS
         }
-        damages = list(crashes.damages(folder / "model", folder / "damaged"))
+        damages = [(kind, of, refused) for kind, refused, of in crashes.damages(folder / "model", folder / "damaged")]
         large = []
         for users, text in () if small else ((1_000, False), (10_000_000, False), (10_000_000, True)):
             place = folder / f"{users}-{text}"
             seconds = crashes.seconds_to_first_answer(place, crashes.large_model(place, users, text=text))
-            large.append((f"{users:,}", "text" if text else "integers", f"{seconds:.2f} s"))
+            large.append((f"{users:,}", "text" if text else "integers", *(f"{one:.2f} s" for one in seconds)))
     killed = [
         ("saving", saving["kills"], f"{saving['whole']} times one whole model, {saving['left behind']} leftovers")
     ]
@@ -182,31 +198,41 @@ def crash(data: quality.DataSet, *, small: bool) -> list[str]:
         (f"training, {solver}", one["kills"], f"{one['equal']} of {one['runs']} runs bit-equal")
         for solver, one in training.items()
     ]
-    parts = [table(("killed while", "kills", "afterwards"), killed)]
-    parts.append(
-        table(
-            ("damage", "files", "refused, naming the file"),
-            [(kind, total, refused) for kind, refused, total in damages],
-        )
-    )
-    return [*parts, *([table(("keys", "of type", "from opening to the first answer"), large)] if large else [])]
+    parts = [
+        table(("killed while", "kills", "afterwards"), killed),
+        table(("damage", "files", "refused, naming the file"), damages),
+        *([table(("keys", "of type", "from opening to the first answer", "of processors"), large)] if large else []),
+    ]
+    runs, equal, kills = (sum(one[name] for one in training.values()) for name in ("runs", "equal", "kills"))
+    said = {
+        "saving": f"{saving['whole']} of {saving['kills']} kills",
+        "training": f"{equal} of {runs} fits, after {kills} kills",
+        "damages": f"{sum(one[2] for one in damages)} of {sum(one[1] for one in damages)} damages",
+        "opening": f"{large[-1][2]} for {large[-1][0]} keys of {large[-1][1]}" if large else "",
+    }
+    return Part("\n\n".join(parts), said)
 
 
 def main(arguments: list[str]) -> dict[str, str]:
     small, folders = "--small" in arguments, [Path(one) for one in arguments if one != "--small"]
     films = quality.movielens(quality.MOVIELENS)
-    parts = {"Growth": growth(films), "Unknown rows": unknown_rows(films)}
-    for folder in (parent / "eurovision_jurors" for parent in folders if (parent / "eurovision_jurors").is_dir()):
-        parts["Unknown rows"] += "\n\n" + unknown_rows(quality.eurovision(folder))
-    parts["Strangers"] = strangers(films)
-    parts["Crashes"] = "\n\n".join(crash(films, small=small))
-    text = "\n\n".join(f"### {title}\n\n{part}" for title, part in parts.items())
+    jurors = [parent / "eurovision_jurors" for parent in folders if (parent / "eurovision_jurors").is_dir()]
+    unknown = [unknown_rows(data) for data in (films, *map(quality.eurovision, jurors))]
+    parts = {"Growth": growth(films), "Strangers": strangers(films), "Crashes": crash(films, small=small)}
+    figures = {name: said for part in parts.values() for name, said in part.figures.items()}
+    texts = {
+        "Promises": table(("promise", "measured", "shown by"), promises.rows(figures)),
+        "Growth": parts["Growth"].text,
+        "Unknown rows": "\n\n".join(unknown),
+        **{name: parts[name].text for name in ("Strangers", "Crashes")},
+    }
+    text = "\n\n".join(f"### {title}\n\n{part}" for title, part in texts.items())
     print(text)
     if not small:
         described = machine.in_words(machine.describe() | {"clock": "elapsed seconds"})
         head, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(f"{head}{BEGIN}\n\n{described}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
-    return parts
+    return figures
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 import machine
 
 # The order in which a value takes its way through the library; others follow.
-ORDER = ("encode", "load", "one_hot", "step", "factorize", "rank", "serve_row")
+ORDER = ("encode", "load", "one_hot", "step", "factorize", "rank", "serve_row", "importing", "memory", "scale")
 Record = dict[str, Any]
 
 

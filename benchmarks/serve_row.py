@@ -5,9 +5,9 @@ Needs:  nothing more; Cornac, implicit and LightFM take part where they are inst
 
 One thread; the models and vocabularies are in memory.
 
-- **row**: a dict of six raw values → int64 tensors of one row. scikit-learn is asked as its manual shows, by a data
-  frame of one row; pandas by an `Index` for each column. Python dicts are the floor: no checks of types, and every
-  spelling of a missing value is another key. All must give the same codes.
+- **row**: a dict of six raw values → int64 tensors of one row; ours is `transform_row`. scikit-learn is asked as its
+  manual shows, by a data frame of one row; pandas by an `Index` for each column. Python dicts are the floor: no checks
+  of types, and every spelling of a missing value is another key. All must give the same codes.
 - **user**: a raw user → ten raw items that it has not seen, best first. implicit gets our own vectors, with the bias as
   one more column, and must give the same items; it knows numbers only, so dicts translate. Cornac and LightFM have
   models of their own, of the same width; LightFM scores all items, and numpy sorts.
@@ -124,7 +124,7 @@ def on_rows(bench: Bench) -> None:
     requests = [{name: _plain(row[name]) for name in NAMES} for row in whole.to_dict("records")]
 
     def ours(row: dict[str, Any]) -> Batch:
-        return encoder.transform({name: [row[name]] for name in NAMES})
+        return encoder.transform_row(row)
 
     sklearn = ScikitLearn(frame)
     for row in requests[:20]:

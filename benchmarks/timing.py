@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -80,7 +79,7 @@ def _once(work: Work, count: int) -> float:
 def _count(work: Work) -> int:
     """How many calls make a measurement that the clock can resolve."""
     count = 1
-    while (taken := seconds(partial(_once, work, count))) < SHORTEST:
+    while (taken := _once(work, count) * count) < SHORTEST:
         count = max(2 * count, round(1.2 * count * SHORTEST / max(taken, 1e-9)))
     return count
 

@@ -15,6 +15,7 @@ caller would expect, so ``except ValueError`` keeps working::
     ├── FitError (ValueError)                    a training run that cannot start or did not converge
     ├── NotFittedError (sklearn's NotFittedError)
     ├── ArtifactError (ValueError)               a folder that is not a whole, readable artifact
+    ├── EngineError (RuntimeError)               work that a cluster lost, and could not do again
     └── MissingDependencyError (ImportError)     an optional extra that is not installed
 
 Messages read «where: expected X, got Y. Remedy.»; at most five values are listed.
@@ -23,9 +24,35 @@ Messages read «where: expected X, got Y. Remedy.»; at most five values are lis
 from __future__ import annotations
 
 import difflib
+import importlib
+import operator
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-import sklearn.exceptions
+if TYPE_CHECKING:
+    from recsys_emb.not_fitted import NotFittedError
+
+__all__ = [
+    "ArtifactError",
+    "ColumnError",
+    "DataError",
+    "EmptySourceError",
+    "EngineError",
+    "FitError",
+    "IndexRangeError",
+    "KeyTypeError",
+    "LineageError",
+    "MissingDependencyError",
+    "NotFittedError",
+    "RecsysEmbError",
+    "RepeatedPairsWarning",
+    "SchemaError",
+    "UnknownValueError",
+    "at_least",
+    "counted",
+    "did_you_mean",
+    "listed",
+]
 
 LISTED = 5
 LONGEST = 120  # characters of one listed value
@@ -71,12 +98,12 @@ class FitError(RecsysEmbError, ValueError):
     """A training run that cannot start or did not converge."""
 
 
-class NotFittedError(RecsysEmbError, sklearn.exceptions.NotFittedError):
-    """Used before ``fit``."""
-
-
 class ArtifactError(RecsysEmbError, ValueError):
     """A folder that is not a whole, readable artifact."""
+
+
+class EngineError(RecsysEmbError, RuntimeError):
+    """Work that a cluster lost, and could not do again."""
 
 
 class MissingDependencyError(RecsysEmbError, ImportError):
@@ -85,6 +112,39 @@ class MissingDependencyError(RecsysEmbError, ImportError):
 
 class RepeatedPairsWarning(UserWarning):
     """A user-item pair stands in both parts of a split."""
+
+
+def __getattr__(name: str) -> Any:
+    # scikit-learn takes half a second to load, and most who import errors never name this one.
+    if name != "NotFittedError":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("recsys_emb.not_fitted").NotFittedError
+
+
+def at_least(where: str, name: str, value: Any, least: int, *, error: type[RecsysEmbError] = DataError) -> int:
+    """Give a whole number, of whatever integer type it came, as a Python integer.
+
+    >>> at_least("BatchLoader", "batch_size", 1.5, 1)
+    Traceback (most recent call last):
+    ...
+    recsys_emb.errors.DataError: BatchLoader: expected batch_size to be an integer of at least 1, got 1.5. \
+Give batch_size=1 or more.
+
+    Raises
+    ------
+    RecsysEmbError
+        Of the class ``error``, when it is no integer (a boolean is none) or less than ``least``.
+    """
+    try:
+        number = least - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise error(
+            f"{where}: expected {name} to be an integer of at least {least}, got {value!r}. "
+            f"Give {name}={least} or more."
+        )
+    return number
 
 
 def listed(values: Iterable[object]) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 from recsys_emb.artifact.contents import load_artifact, save_artifact
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import NotFittedError
+from recsys_emb.evaluation.ranking import Finder
 from recsys_emb.lookup.new_rows import ByFeature, DrawnRows
 from recsys_emb.lookup.pretrained import PretrainedVectors
 from recsys_emb.models.matrix_factorization import MatrixFactorization
@@ -26,7 +27,7 @@ from recsys_emb.serving.learning import Plan
 from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import pair_of
 from recsys_emb.serving.recommending import recommend, similar
-from recsys_emb.serving.scoring import check_finite
+from recsys_emb.serving.weights import check_finite
 from recsys_emb.training.fitting import Solver
 from recsys_emb.training.history import FitHistory
 from recsys_emb.training.objective import EarlyStopping, Objective
@@ -160,9 +161,9 @@ class Recommender:
             Interactions to stop early by, and to choose the best epoch. Without them a share of ``train`` serves,
             and the model is then fitted again on all of ``train``.
         checkpoint
-            A folder for the state of the run. A fit that was killed, at any moment, goes on from there when it is
-            called again with the same rows and settings, and ends with the bits that it would have ended with; a
-            finished one is read back. Training on a GPU may round otherwise each time.
+            A folder, or its URI, for the state of the run. A fit that was killed, at any moment, goes on from there
+            when it is called again with the same rows and settings, and ends with the bits that it would have ended
+            with; a finished one is read back. Training on a GPU may round otherwise each time.
         every
             Epochs between two checkpoints, or a `datetime.timedelta`, which takes them within epochs too.
 
@@ -239,6 +240,7 @@ class Recommender:
         candidates: Any = None,
         history: Any = None,
         items: Any = None,
+        index: Finder | None = None,
     ) -> pd.DataFrame:
         """Give every user the k best items.
 
@@ -263,6 +265,10 @@ class Recommender:
         items
             A frame of items with their features, instead of ``candidates``: what it says of them is what counts, so
             that items which training did not know are scored by their features.
+        index
+            An `recsys_emb.integrations.ann.ApproximateIndex`, which looks for the best of the whole catalogue without
+            scanning it. Scores and what is left out are exact as ever; a few of the best may be missed. Given
+            ``candidates`` or ``items`` are scanned all the same.
 
         Returns
         -------
@@ -286,10 +292,10 @@ class Recommender:
         FitError
             When the model holds weights that are not finite.
         """
-        said = {"candidates": candidates, "history": history, "items": items}
+        said = {"candidates": candidates, "history": history, "items": items, "index": index}
         return recommend(self._ready(), users, k, exclude_seen=exclude_seen, **said)
 
-    def similar(self, items: Any, k: int = 10) -> pd.DataFrame:
+    def similar(self, items: Any, k: int = 10, *, index: Finder | None = None) -> pd.DataFrame:
         """Give every item the k most similar others, by the cosine of item-side vectors without the position.
 
         Parameters
@@ -298,6 +304,8 @@ class Recommender:
             A list of items of the training rows that the vocabulary holds.
         k
             At least 1.
+        index
+            As in `recommend`.
 
         Returns
         -------
@@ -309,7 +317,7 @@ class Recommender:
         UnknownValueError
             Listing the items that training did not know, or that ``min_count`` or ``max_size`` cut off.
         """
-        return similar(self._ready(), items, k)
+        return similar(self._ready(), items, k, index=index)
 
     def explain(self, frame: Any) -> pd.DataFrame:
         """Take the predictions for the rows of a frame apart.
@@ -374,6 +382,9 @@ class Recommender:
     def report(self) -> ModelReport:
         """Report on the tables: rows that never learned, reserved rows, norms by popularity, memory.
 
+        Occurrences of reserved rows, positions and numbers are those of all training rows, growths included; they are
+        kept with the recommender, but not by versions before 2 of the format.
+
         Returns
         -------
         ModelReport
@@ -381,7 +392,7 @@ class Recommender:
             never learned gives a warning line.
         """
         fitted = self._known()
-        return model_report(fitted.model, fitted.encoder)
+        return model_report(fitted.model, fitted.encoder, fitted.occurrences)
 
     # --- keeping -----------------------------------------------------------------------------------------------
 
@@ -390,16 +401,23 @@ class Recommender:
 
         The folder appears, or replaces an earlier one, in one step: a reader finds the old model or the new one.
 
+        Parameters
+        ----------
+        folder
+            A path, or the URI of a folder in an object store (``s3://bucket/model``), without credentials in it.
+
         Warns
         -----
         UserWarning
             When the solver has an optimizer of the caller's own, or the solver or rule for stopping is itself the
-            caller's. It is not saved, and the loaded recommender chooses for itself where training goes on.
+            caller's. It is not saved, and the loaded recommender chooses for itself where training goes on. When
+            the objects of an earlier save cannot be removed from a store.
 
         Raises
         ------
         ArtifactError
-            When something other than a saved recommender stands there, or the objective is not one of this library.
+            When something other than a saved recommender stands there, the objective is not one of this library, or a
+            store does not answer.
         """
         save_artifact(folder, pack(self._plan, self._ready()))
 
@@ -410,11 +428,11 @@ class Recommender:
         Parameters
         ----------
         folder
-            The folder; every file in it is checked against its hash.
+            The folder, or its URI; every file in it is checked against its hash.
         mapped
             Map the weights into memory: rows are read when they are touched, and processes that serve the same folder
             share them. `save` may replace the folder meanwhile, and it may be removed; do not write into its files,
-            or say False, which reads them.
+            or say False, which reads them. What is in a store is read, by way of the temporary folder.
 
         Raises
         ------

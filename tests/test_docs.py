@@ -40,6 +40,12 @@ def test_every_link_of_a_page_leads_to_a_file(page):
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_a_page_names_exists(page):
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (DOCS / page).read_text())
+    assert [name for file, name in named if f"def {name}(" not in (DOCS.parent / file).read_text()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_example_that_a_page_names_exists(page):
     named = re.findall(r"examples/\w+\.py", (DOCS / page).read_text())
     assert [name for name in named if not (DOCS.parent / name).exists()] == []

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from recsys_emb.errors import ColumnError, did_you_mean, listed
+from recsys_emb.errors import ColumnError, DataError, did_you_mean, listed
 from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 
@@ -27,6 +27,11 @@ class Jagged:
     weights
         float32 ``(N,)`` or None, one per value.
 
+    Raises
+    ------
+    DataError
+        When they do not fit each other. Offsets on another device than the CPU are taken at their word.
+
     Examples
     --------
     >>> lists = Jagged.from_lists([[5, 6], [], [7]])
@@ -42,12 +47,16 @@ class Jagged:
     offsets: Tensor
     weights: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        if not torch.compiler.is_compiling():
+            _check_jagged(self.values, self.offsets, self.weights)
+
     @classmethod
     def from_lists(cls, lists: Sequence[Sequence[int]]) -> Jagged:
         """Build from Python lists of indices."""
         lengths = torch.tensor([0, *(len(one) for one in lists)], dtype=torch.int64)
-        values = torch.tensor([index for one in lists for index in one], dtype=torch.int64)
-        return cls(values, lengths.cumsum(0))
+        values = [index for one in lists for index in one]
+        return cls(torch.tensor(values) if values else lengths[:0], lengths.cumsum(0))
 
     def __len__(self) -> int:
         """Count the lists, B."""
@@ -78,6 +87,17 @@ class Jagged:
         starts = (self.offsets[rows] - offsets[:-1]).repeat_interleave(lengths)
         picked = starts + torch.arange(len(starts), device=starts.device)
         return Jagged(self.values[picked], offsets, None if self.weights is None else self.weights[picked])
+
+    def slice(self, first: int, last: int) -> Jagged:
+        """Give lists ``first`` to ``last - 1``; their values are not copied.
+
+        >>> Jagged.from_lists([[5, 6], [], [7]]).slice(1, 3).to_lists()
+        [[], [7]]
+        """
+        offsets = self.offsets[first : last + 1]
+        start, end = int(offsets[0]), int(offsets[-1])
+        weights = None if self.weights is None else self.weights[start:end]
+        return Jagged(self.values[start:end], offsets - start, weights)
 
     def pad(self, length: int | None = None) -> Tensor:
         """Lay the lists out as int64 ``(B, L)``, filled with `PADDING_INDEX` at the end.
@@ -140,7 +160,10 @@ class Batch:
     limits: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        sizes = {name: _num_rows(column) for name, column in self.columns.items()}
+        sizes = {name: _num_rows(name, column) for name, column in self.columns.items()}
+        for name, answers in (("its label", self.label), ("its weight", self.weight)):
+            if answers is not None:
+                sizes[name] = _num_rows(name, answers)
         first = next(iter(sizes.values()), 0)
         if any(size != first for size in sizes.values()):
             raise ColumnError(f"Batch: expected columns of equal length, got {sizes!r}. Encode them from one table.")
@@ -198,6 +221,16 @@ class Batch:
         label = None if self.label is None else self.label[rows]
         return Batch(picked, label, None if self.weight is None else self.weight[rows], self.limits)
 
+    def slice(self, first: int, last: int) -> Batch:
+        """Give rows ``first`` to ``last - 1``, which stay in the memory that they are in.
+
+        >>> Batch({"user_id": torch.tensor([3, 4, 5])}).slice(1, 3)["user_id"]
+        tensor([4, 5])
+        """
+        columns = {name: _slice(column, first, last) for name, column in self.columns.items()}
+        label = None if self.label is None else self.label[first:last]
+        return Batch(columns, label, None if self.weight is None else self.weight[first:last], self.limits)
+
     def replacing(self, columns: Mapping[str, Column]) -> Batch:
         """Copy with some columns replaced or added; nobody has checked these, so they lose their limit."""
         limits = {name: limit for name, limit in self.limits.items() if name not in columns}
@@ -219,5 +252,39 @@ def _select(column: Column, rows: Tensor) -> Column:
     return column.select(rows) if isinstance(column, Jagged) else column[rows]
 
 
-def _num_rows(column: Column) -> int:
-    return column.offsets.shape[0] - 1 if isinstance(column, Jagged) else column.shape[0]
+def _slice(column: Column, first: int, last: int) -> Column:
+    return column.slice(first, last) if isinstance(column, Jagged) else column[first:last]
+
+
+def _num_rows(name: str, column: Column) -> int:
+    if isinstance(column, Jagged):
+        return column.offsets.shape[0] - 1
+    if not isinstance(column, Tensor) or not column.ndim:
+        got = "one number" if isinstance(column, Tensor) else type(column).__name__
+        raise DataError(f"Batch: expected {name!r} to be a tensor (B, ...) or a Jagged, got {got}. Encode a table.")
+    return column.shape[0]
+
+
+def _check_jagged(values: Tensor, offsets: Tensor, weights: Tensor | None) -> None:
+    """Refuse tensors that are no lists, without a look at those on other devices."""
+    for name, shape, tensor in (("values", "(N,)", values), ("offsets", "(B + 1,)", offsets)):
+        if not isinstance(tensor, Tensor):
+            raise DataError(
+                f"Jagged: expected {name} to be a tensor, got {type(tensor).__name__}. Use Jagged.from_lists."
+            )
+        if tensor.ndim != 1 or tensor.is_floating_point():
+            raise DataError(
+                f"Jagged: expected {name} to be integers {shape}, got {tuple(tensor.shape)} of {tensor.dtype}. "
+                "Lay the lists end to end."
+            )
+    if weights is not None and weights.shape != values.shape:
+        raise DataError(
+            f"Jagged: expected weights of shape {tuple(values.shape)}, got {tuple(weights.shape)}. Give one per value."
+        )
+    if type(offsets) is Tensor and offsets.device.type == "cpu":
+        ends = offsets.numpy()
+        if not len(ends) or ends[0] != 0 or ends[-1] != len(values) or (ends[1:] < ends[:-1]).any():
+            raise DataError(
+                f"Jagged: expected offsets that go from 0 up to {len(values)}, got {listed(ends.tolist())}. "
+                "They are where lists begin, and where the last one ends."
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +14,15 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.columns import ColumnCodec
 from recsys_emb.encoding.crew import crew
+from recsys_emb.encoding.encoded_folder import EncodedRows
+from recsys_emb.encoding.engine_fit import learn_on
+from recsys_emb.encoding.engine_transform import transform_on
 from recsys_emb.encoding.learning import EncoderState, Learning
 from recsys_emb.encoding.lineage import check_indices_stay
 from recsys_emb.encoding.row_encoder import Answers, RowEncoder, folder_types
 from recsys_emb.encoding.statistics import NumericStatistics
+from recsys_emb.engines.engine import Engine
+from recsys_emb.engines.local import threads_unless
 from recsys_emb.errors import (
     ColumnError,
     DataError,
@@ -28,6 +34,7 @@ from recsys_emb.errors import (
 )
 from recsys_emb.schema import History, Schema
 from recsys_emb.sources.sources import open_source
+from recsys_emb.vocabulary.spilling import Spill
 from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 
@@ -75,13 +82,27 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def fit(self, source: Any, y: object = None, *, renumber: bool = False) -> FeatureEncoder:
+    def fit(
+        self,
+        source: Any,
+        y: object = None,
+        *,
+        renumber: bool = False,
+        engine: Engine | None = None,
+        spill: Spill | None = None,
+        progress: bool | None = None,
+    ) -> FeatureEncoder:
         """Learn vocabularies, positions and statistics from any source, once through; ``y`` is not used.
 
         A second fit forgets the first, and must not move an index that weights may know: every value and position
         of the first keeps its index, or ``renumber`` says that whatever was trained on the first is given up. A
         clone is not fitted, so scikit-learn's searches and validations need not say it. Statistics of numbers may
         change; weights know them by fingerprint.
+
+        With an ``engine`` (`Local()`, `Ray()`) its workers count the row groups of files, or slices of tables, and
+        what comes out is the same bit for bit. The values of a large column are shared out among them; the finished
+        vocabularies are held here, but for those that a ``spill`` keeps in files (`PartitionedVocabulary`).
+        ``progress`` shows a bar over the pieces: True, or None on a terminal.
 
         Raises
         ------
@@ -91,9 +112,17 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             When a column is not there or does not hold what the schema says.
         LineageError
             When an index would move, unless ``renumber`` allows it; the encoder stays as it was.
+        EngineError
+            When the engine lost workers too often.
         """
         del y
-        self._learn(source, None, stay=not renumber)
+        if engine is None and spill is None:
+            self._learn(source, None, stay=not renumber)
+            return self
+        opened = open_source(source, folder_types(self.schema))
+        with threads_unless(engine) as workers:
+            learned = learn_on(workers, self.schema, opened, spill=spill, progress=progress)
+        self._take(*learned, stay=not renumber)
         return self
 
     def partial_fit(self, source: Any, y: object = None) -> FeatureEncoder:
@@ -124,7 +153,11 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         opened = open_source(source, folder_types(self.schema))
         with crew(opened.num_rows) as hands:
             state = learning.learn(opened, hands)
-        if not learning.num_rows and previous is None:
+        self._take(learning.num_rows if previous is None else None, state, stay=stay)
+
+    def _take(self, num_rows: int | None, state: EncoderState, *, stay: bool) -> None:
+        """Be fitted on so many rows; None for rows on top of others."""
+        if num_rows == 0:
             raise EmptySourceError("FeatureEncoder.fit: expected at least one row, got none. Check the source.")
         if stay and self.__sklearn_is_fitted__():
             check_indices_stay(self.state_, state)
@@ -158,6 +191,52 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         opened = open_source(source, encoder.types)
         answers = Answers.of(self.state_.schema, opened) if with_label else Answers()
         return encoder.encode_all(opened, answers)
+
+    def transform_to(
+        self,
+        source: Any,
+        folder: str | os.PathLike[str],
+        *,
+        engine: Engine | None = None,
+        with_label: bool = True,
+        progress: bool | None = None,
+    ) -> EncodedRows:
+        """Encode all rows of a source into a folder of Parquet parts, for rows that do not fit into memory.
+
+        A part is named after the file and the row group that it came from. It is written beside its name and renamed,
+        and the manifest comes last: a task that is done twice, or a run that is repeated, ends in the same folder, and
+        one that was broken off is refused by the reader.
+
+        Parameters
+        ----------
+        source
+            Anything that `open_source` takes.
+        folder
+            Path or URI of an empty folder, or of one of encoded rows, whose parts are replaced; made if it is not
+            there. With workers on several machines, all of them must see it under this name.
+        engine
+            Where to do it; None takes the threads of this process.
+        with_label
+            Read the label and the weight, where the schema declares them and the source has them.
+        progress
+            True shows a bar over the parts, None only on a terminal.
+
+        Returns
+        -------
+        EncodedRows
+            A source for `BatchLoader`; ``read(encoder)`` is what `transform` gives.
+
+        Raises
+        ------
+        DataError
+            As `transform`, also naming the row group; or when the folder holds anything else.
+        EngineError
+            When the engine lost workers too often.
+        """
+        state = self.to_state()
+        opened = open_source(source, self.row_encoder.types)
+        with threads_unless(engine) as workers:
+            return transform_on(workers, state, opened, folder, with_label=with_label, progress=progress)
 
     def transform_row(self, row: Mapping[str, Any]) -> Batch:
         """Encode one row, as a server receives it: in some ten microseconds instead of a hundred.

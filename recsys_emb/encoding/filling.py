@@ -78,6 +78,8 @@ class Growing:
     >>> grown.extend(1)[:] = 9
     >>> grown.array.tolist()
     [7, 8, 9]
+    >>> grown.restart(0).array.tolist()
+    []
     """
 
     def __init__(self, dtype: npt.DTypeLike, num_rows: int = 0) -> None:
@@ -88,6 +90,11 @@ class Growing:
     def array(self) -> Array:
         """What was written, a view."""
         return self._held[: self._size]
+
+    def restart(self, num_rows: int) -> Growing:
+        """Forget what was written and keep the memory: first writes to fresh memory are the slow ones."""
+        self._size, self._num_rows = 0, num_rows
+        return self
 
     def append(self, piece: npt.ArrayLike, *, rows: int = 0) -> None:
         """Write a piece at the end; ``rows`` rows are done then, if that is known."""

@@ -10,7 +10,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_emb.encoding.naming import IDS, ITEMS, LABELS, POSITIONS, TIMES, USERS, identifies, numbers_rows, words_of
+from recsys_emb.encoding.naming import (
+    IDS,
+    ITEMS,
+    LABELS,
+    POSITIONS,
+    SHORT_PAIRS,
+    TIMES,
+    USERS,
+    identifies,
+    numbers_rows,
+    words_of,
+)
 from recsys_emb.encoding.survey import ColumnFacts, survey
 from recsys_emb.errors import DataError, counted
 from recsys_emb.schema import Categorical, Feature, MultiCategorical, Numeric, Position, Schema
@@ -102,6 +113,8 @@ class _Picks:
         """Pick the best column for each role, the first of equals."""
         user = _best(columns, lambda facts: _identifies(facts, USERS))
         item = _best(columns, lambda facts: _identifies(facts, ITEMS))
+        if user is None and item is None:
+            user, item = _short_pair(columns)
         return cls(user, item, _best(columns, _is_position), _best(columns, _is_label))
 
     def guess(self, facts: ColumnFacts) -> _Guess | None:
@@ -114,6 +127,12 @@ class _Picks:
             feature = Position(facts.name, max_position=largest)
             return _Guess(facts, "position", f"its name means a place, up to {largest}", feature)
         return _Guess(facts, "label", "its name means the outcome") if facts is self.label else None
+
+
+def _short_pair(columns: Sequence[ColumnFacts]) -> tuple[ColumnFacts | None, ColumnFacts | None]:
+    by_name = {facts.name.lower(): facts for facts in columns if not facts.is_list}
+    pairs = [pair for pair in SHORT_PAIRS if all(name in by_name for name in pair)]
+    return (by_name[pairs[0][0]], by_name[pairs[0][1]]) if pairs else (None, None)
 
 
 def _best(columns: Sequence[ColumnFacts], score: Callable[[ColumnFacts], float]) -> ColumnFacts | None:
@@ -160,6 +179,8 @@ def _feature(facts: ColumnFacts, picks: _Picks) -> Feature:
 
 
 def _why_useless(facts: ColumnFacts) -> str | None:
+    if not facts.name:
+        return "it has no name"
     if numbers_rows(facts.name):
         return "it numbers the rows"
     if pa.types.is_temporal(facts.type) or (facts.is_number and words_of(facts.name)[-1] in TIMES):

@@ -1,4 +1,4 @@
-"""What a fit learns, and how: one small learner per vocabulary, position and number."""
+"""What a fit learns, and the fit itself: rows go to one small learner per vocabulary, position and number."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-from recsys_emb.encoding.crew import Crew
-from recsys_emb.encoding.statistics import ExactMoments, NumericStatistics
-from recsys_emb.encoding.values import is_whole, read_finite, read_key_lists, read_keys, read_positions
-from recsys_emb.errors import KeyTypeError, SchemaError, listed
-from recsys_emb.schema import Keyed, MultiCategorical, Numeric, Position, Schema
+from recsys_emb.encoding.crew import ALONE, Crew
+from recsys_emb.encoding.learners import Learner, NumericLearner, PositionLearner, VocabularyLearner
+from recsys_emb.encoding.statistics import NumericStatistics
+from recsys_emb.errors import SchemaError, listed
+from recsys_emb.schema import Numeric, Position, Schema
 from recsys_emb.sources.parts import Rows
 from recsys_emb.sources.sources import Source
-from recsys_emb.vocabulary.vocabulary import Vocabulary, VocabularyBuilder
+from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,7 @@ class EncoderState:
         """
         numeric = {name: NumericStatistics(**data) for name, data in statistics["numeric"].items()}
         positions = {name: tuple(seen) for name, seen in statistics["positions"].items()}
+        _check_numbers(schema, numeric, positions)
         expected = sorted(learner.name for learner in Learning(schema).learners)
         got = sorted([*vocabularies, *numeric, *positions])
         if expected != got:
@@ -80,6 +80,25 @@ class EncoderState:
         return cls(schema, dict(vocabularies), numeric, positions)
 
 
+def _check_numbers(
+    schema: Schema, numeric: Mapping[str, NumericStatistics], positions: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Refuse statistics that no fit gives; whether they are those of the schema's features is not asked here."""
+    for name, one in numeric.items():
+        counts, moments = (one.count, one.missing), (one.mean, one.std)
+        whole = all(type(count) is int and count >= 0 for count in counts)
+        if not whole or not all(type(number) in (int, float) and math.isfinite(number) for number in moments):
+            raise SchemaError(f"{name}: expected the statistics of numbers, got {one}. Keep what a fit gave.")
+    last = {one.name: one.max_position for one in schema.features if isinstance(one, Position)}
+    for name, seen in positions.items():
+        steps = zip((-1, *seen), (*seen, last.get(name, math.inf) + 1), strict=True)
+        if not all(type(place) is int for place in seen) or not all(one < other for one, other in steps):
+            raise SchemaError(
+                f"{name}: expected ascending positions of at most {last.get(name)}, got {listed(seen)}. "
+                "Keep what a fit gave."
+            )
+
+
 class Learning:
     """A fit under way: takes rows, gives an `EncoderState`, and leaves the one that it began with alone."""
 
@@ -88,19 +107,46 @@ class Learning:
         self.num_rows = 0
         features = schema.features
         owners = [feature for feature in schema.keyed if feature.vocabulary is None]
-        self._vocabularies = [_VocabularyLearner(owner, schema, previous) for owner in owners]
-        self._numbers = [_NumericLearner(one, previous) for one in features if isinstance(one, Numeric)]
-        self._positions = [_PositionLearner(one, previous) for one in features if isinstance(one, Position)]
+        known = previous or EncoderState(schema, {}, {}, {})
+        self.vocabularies = [VocabularyLearner(one, schema, known.vocabularies.get(one.name)) for one in owners]
+        self._numbers = [
+            NumericLearner(one, known.numeric.get(one.name)) for one in features if isinstance(one, Numeric)
+        ]
+        self._positions = [
+            PositionLearner(one, known.positions.get(one.name, ())) for one in features if isinstance(one, Position)
+        ]
 
     @property
     def learners(self) -> list[Learner]:
         """One for each vocabulary, number and position."""
-        return [*self._vocabularies, *self._numbers, *self._positions]
+        return [*self.vocabularies, *self._numbers, *self._positions]
 
     @property
     def columns(self) -> list[str]:
         """Columns to read."""
         return [name for learner in self.learners for name in learner.columns]
+
+    def observe(self, rows: Rows, hands: Crew = ALONE) -> None:
+        """Learn from rows that have all columns."""
+        self.num_rows += len(rows)
+        hands.map(operator.methodcaller("observe", rows), self.learners)
+
+    def facts(self) -> tuple[int, list[Any]]:
+        """Give what was learned so far, but for the values of vocabularies, for another `Learning` to absorb."""
+        return self.num_rows, [learner.facts() for learner in self.learners]
+
+    def absorb(self, facts: tuple[int, list[Any]]) -> None:
+        """Learn what another one did, from rows elsewhere.
+
+        Raises
+        ------
+        KeyTypeError
+            When a vocabulary met keys of another kind there.
+        """
+        num_rows, learned = facts
+        self.num_rows += num_rows
+        for learner, one in zip(self.learners, learned, strict=True):
+            learner.absorb(one)
 
     def learn(self, source: Source, hands: Crew) -> EncoderState:
         """Learn from all rows of a source, once through: column by column, or else batch by batch."""
@@ -114,12 +160,15 @@ class Learning:
             learned = [one for _, one in streams]
         else:
             for rows in hands.ahead(source.rows(self.columns)):
-                self.num_rows += len(rows)
-                hands.map(operator.methodcaller("observe", rows), learners)
+                self.observe(rows, hands)
             learned = hands.map(operator.methodcaller("finish"), learners)
-        found = {learner.name: one for learner, one in zip(learners, learned, strict=True)}
-        kinds = (self._vocabularies, self._numbers, self._positions)
-        return EncoderState(self.schema, *({one.name: found[one.name] for one in kind} for kind in kinds))
+        return self.state({learner.name: one for learner, one in zip(learners, learned, strict=True)})
+
+    def state(self, found: Mapping[str, Any]) -> EncoderState:
+        """Put what learners found together, by their names; who is not named is asked."""
+        learned = {learner.name: learner.finish() for learner in self.learners if learner.name not in found} | {**found}
+        kinds = (self.vocabularies, self._numbers, self._positions)
+        return EncoderState(self.schema, *({one.name: learned[one.name] for one in kind} for kind in kinds))
 
 
 def _stream(learner: Learner, stream: Iterable[Rows]) -> tuple[int, Any]:
@@ -129,88 +178,3 @@ def _stream(learner: Learner, stream: Iterable[Rows]) -> tuple[int, Any]:
         learner.observe(rows)
         num_rows += len(rows)
     return num_rows, learner.finish()
-
-
-class Learner(Protocol):
-    """Learns one thing from some columns."""
-
-    name: str
-    columns: list[str]
-
-    def observe(self, rows: Rows) -> None:
-        """Learn from rows."""
-
-    def finish(self) -> Any:
-        """Sum up what is known by now."""
-
-
-class _VocabularyLearner:
-    """Counts the values of all columns that share one vocabulary."""
-
-    def __init__(self, owner: Keyed, schema: Schema, previous: EncoderState | None) -> None:
-        self.name = owner.name
-        self._owner = owner
-        self._members = [one for one in schema.keyed if one.vocabulary_name == owner.name]
-        self.columns = [member.name for member in self._members]
-        self._previous = None if previous is None else previous.vocabularies[owner.name]
-        self._builder = VocabularyBuilder(owner.name)
-
-    def observe(self, rows: Rows) -> None:
-        for member in self._members:
-            # Lists are cut as they will be in use, so that a value beyond the cut gets no row.
-            if isinstance(member, MultiCategorical):
-                keys = read_key_lists(member, rows).cut(member.max_length, member.keep).values
-            else:
-                keys = read_keys(member, rows)
-            self._builder.add(keys, where=rows.where(member.name))
-
-    def finish(self) -> Vocabulary:
-        limits: dict[str, Any] = {"min_count": self._owner.min_count, "max_size": self._owner.max_size}
-        if self._previous is None:
-            return self._builder.build(**limits, unknown=self._owner.unknown)
-        return self._previous.extended(self._builder, **limits)
-
-
-class _PositionLearner:
-    """Collects the positions that occur."""
-
-    def __init__(self, feature: Position, previous: EncoderState | None) -> None:
-        self.name = feature.name
-        self.columns = [feature.name]
-        self._feature = feature
-        self._seen = np.zeros(feature.max_position + 1, bool)
-        if previous is not None:
-            self._seen[list(previous.positions[feature.name])] = True
-
-    def observe(self, rows: Rows) -> None:
-        numbers = read_positions(self._feature, rows)
-        positions = numbers[~np.isnan(numbers)]
-        others = positions[~is_whole(positions)]
-        if len(others):
-            raise KeyTypeError(
-                f"{rows.where(self.name)}: expected integer positions, got {listed(np.unique(others).tolist())}. "
-                "Declare it Numeric, or round it."
-            )
-        if self._feature.clamp:
-            positions = np.minimum(positions, self._feature.max_position)
-        has_row = (positions >= 0) & (positions <= self._feature.max_position)
-        self._seen[positions[has_row].astype(np.int64)] = True
-
-    def finish(self) -> tuple[int, ...]:
-        return tuple(np.flatnonzero(self._seen).tolist())
-
-
-class _NumericLearner:
-    """Adds up numbers and their squares, exactly; what a former fit settled stays, or old rows would score anew."""
-
-    def __init__(self, feature: Numeric, previous: EncoderState | None) -> None:
-        self.name = feature.name
-        self.columns = [feature.name]
-        self._settled = None if previous is None else previous.numeric[feature.name]
-        self._moments = ExactMoments()
-
-    def observe(self, rows: Rows) -> None:
-        self._moments = self._moments.adding(read_finite(rows, self.name))
-
-    def finish(self) -> NumericStatistics:
-        return self._settled if self._settled and self._settled.count else self._moments.statistics()

@@ -17,6 +17,8 @@ ITEMS = _any_of(
     "item movie film product article song track album artist book video show game sku asin isbn ad offer place "
     "restaurant venue business hotel poi recipe anime joke news post"
 )
+# Names too short to mean anything alone; together they are a user and an item.
+SHORT_PAIRS = (("u", "i"), ("uid", "iid"))
 IDS = _any_of("id key no number code uuid guid hash idx")
 POSITIONS = _any_of("position pos slot rank")
 LABELS = _any_of(

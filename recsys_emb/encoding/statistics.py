@@ -85,6 +85,15 @@ class ExactMoments:
         missing = self.missing + len(values) - (count - self.count)
         return ExactMoments(count, missing, total, squares)
 
+    def joined(self, other: ExactMoments) -> ExactMoments:
+        """Moments of the numbers of both."""
+        return ExactMoments(
+            self.count + other.count,
+            self.missing + other.missing,
+            self.total + other.total,
+            self.squares + other.squares,
+        )
+
     def statistics(self) -> NumericStatistics:
         """Round the exact figures to floats."""
         if not self.count:

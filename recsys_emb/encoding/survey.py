@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recsys_emb.errors import RecsysEmbError
+from recsys_emb.errors import ColumnError, RecsysEmbError
 from recsys_emb.sources.arrow_types import is_list, is_number, type_name
 from recsys_emb.sources.frames import memory_part
 from recsys_emb.sources.lists import read_lists
@@ -80,13 +80,23 @@ class ColumnFacts:
 
 
 def survey(source: Any, max_rows: int) -> list[ColumnFacts]:
-    """Look at every column in the first ``max_rows`` rows of a source; columns that are there twice are left out."""
+    """Look at every column in the first ``max_rows`` rows of a source; columns that are there twice are left out.
+
+    Raises
+    ------
+    ColumnError
+        When columns differ in length.
+    """
     opened = open_source(source)
     names = list(dict.fromkeys(name for part in opened.parts for name in part.columns))
     once = [name for name in names if all(part.columns.count(name) == 1 for part in opened.parts)]
     if not opened.repeatable:
         opened = _held(opened, once, max_rows)
-    return [_facts(opened, name, max_rows) for name in once]
+    found = [_facts(opened, name, max_rows) for name in once]
+    sizes = {facts.name: facts.num_rows for facts in found if facts.num_rows}
+    if len(set(sizes.values())) > 1:
+        raise ColumnError(f"infer_schema: expected columns of equal length, got {sizes!r}. Give every row a value.")
+    return found
 
 
 def _held(source: Source, names: list[str], max_rows: int) -> Source:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,14 @@ _BYTE_STRINGS = (pa.large_string(), pa.large_binary())
 _ONCE = np.empty(0, np.int64)  # no weights
 
 
+class Counted(NamedTuple):
+    """Distinct keys of one kind, in canonical form and without nulls, and their counts int64 ``(N,)``."""
+
+    kind: Kind
+    keys: pa.Array
+    counts: Indices
+
+
 class KeyCounts:
     """Distinct keys of a column, called ``name`` in messages, and their counts.
 
@@ -42,6 +51,8 @@ class KeyCounts:
     def __init__(self, name: str) -> None:
         self.name = name
         self._counters: dict[Kind, Any] = {}
+        self.met: dict[Kind, tuple[str, str]] = {}
+        """Where each kind was first met, and examples, as messages name them."""
 
     def __len__(self) -> int:
         """Count the distinct keys."""
@@ -74,17 +85,39 @@ class KeyCounts:
 
     def _add(self, array: pa.Array, weights: Indices, where: str) -> None:
         for part in split(array, where):
-            self._check(part, where)
-            counter = self._counters.setdefault(part.kind, part.kind.storage.counter())
-            counter.add(part.kind.storage.column(part.keys), weights)
+            if part.kind not in self.met:
+                self.meet(part.kind, where, examples(part))
+            self._counter(part.kind).add(part.kind.storage.column(part.keys), weights)
 
-    def _check(self, part: Part, where: str) -> None:
-        if not agree((*self._counters, part.kind)):
-            own = spokesman(self._counters)
+    def _counter(self, kind: Kind) -> Any:
+        if kind not in self._counters:
+            self._counters[kind] = kind.storage.counter()
+        return self._counters[kind]
+
+    def meet(self, kind: Kind, where: str, shown: str) -> None:
+        """Take note of a kind of which the column ``where`` has keys, for instance those ``shown``.
+
+        Raises
+        ------
+        KeyTypeError
+            When it does not agree with the kinds met before.
+        """
+        if not agree((*self.met, kind)):
+            own = spokesman(self.met)
             raise KeyTypeError(
-                f"{where}: expected {own.name} keys as before, got {part.kind.name} ({examples(part)}). "
+                f"{where}: expected {own.name} keys as before, got {kind.name} ({shown}). "
                 "Convert the column to one type before fitting."
             )
+        self.met.setdefault(kind, (where, shown))
+
+    def totals(self) -> list[Counted]:
+        """Give the distinct keys of each kind, in no particular order, and their counts."""
+        totals = ((kind, *counter.totals()) for kind, counter in self._counters.items())
+        return [Counted(kind, kind.storage.array(column), counts) for kind, column, counts in totals]
+
+    def add_counted(self, more: Counted) -> None:
+        """Add up keys that were counted elsewhere, of a kind that was met."""
+        self._counter(more.kind).add(more.kind.storage.column(more.keys), more.counts)
 
     def ranked(self, *, min_count: int = 1, max_size: int | None = None) -> tuple[pa.Array, Indices]:
         """Give the distinct values, typed, and their counts int64, by count descending, then value ascending.
@@ -98,23 +131,30 @@ class KeyCounts:
             When no type holds all the values exactly: negative integers beside such of 2^63 and more, or integers
             of 2^53 and more beside fractional floats.
         """
-        if not self._counters:
-            return pa.nulls(0), np.empty(0, np.int64)
-        parts: list[Part] = []
-        numbers: list[Indices] = []
-        for kind, counter in self._counters.items():
-            column, own_counts = counter.totals()
-            own = Part(kind, kind.storage.array(column))
-            parts = join(parts, [own]) if parts else [own]
-            numbers.append(own_counts)
-        counts = np.concatenate(numbers)
-        order = np.argsort(-counts)[: np.count_nonzero(counts >= min_count)]
-        counts = counts[order]
-        bounds = np.concatenate([[0], np.flatnonzero(np.diff(counts)) + 1, [len(counts)]])
-        values = take_sorted(restore(parts, self.name), order, bounds)
-        if max_size is None or max_size >= len(values):
-            return values, counts
-        return values.take(pa.array(np.arange(max_size))), counts[:max_size].copy()  # not views of what is cut off
+        return ranked(self.totals(), self.name, min_count=min_count, max_size=max_size)
+
+
+def ranked(
+    totals: Sequence[Counted],
+    where: str,
+    *,
+    beside: Sequence[Part] = (),
+    min_count: int = 1,
+    max_size: int | None = None,
+) -> tuple[pa.Array, Indices]:
+    """Rank keys as `KeyCounts.ranked` does; ``beside`` are keys elsewhere, which take part in the type alone."""
+    parts: list[Part] = []
+    for one in totals:
+        own = Part(one.kind, one.keys)
+        parts = join(parts, [own]) if parts else [own]
+    counts = np.concatenate([np.empty(0, np.int64), *(one.counts for one in totals)])
+    order = np.argsort(-counts)[: np.count_nonzero(counts >= min_count)]
+    counts = counts[order]
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(counts)) + 1, [len(counts)]])
+    values = take_sorted(restore(join(parts, beside) if beside else parts, where), order, bounds)
+    if max_size is None or max_size >= len(values):
+        return values, counts
+    return values.take(pa.array(np.arange(max_size))), counts[:max_size].copy()  # not views of what is cut off
 
 
 def take_sorted(values: pa.Array, rows: Indices, bounds: Indices) -> pa.Array:

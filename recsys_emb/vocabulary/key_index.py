@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,10 +51,22 @@ class KeyIndex:
             self._tables = {part.kind: part.kind.storage.index(part.keys, **codes) for part in parts}
         self._unknown_rows = unknown_rows
 
+    @classmethod
+    def of_tables(cls, tables: Mapping[Kind, Any], *, unknown_rows: int) -> KeyIndex:
+        """Make the index whose tables were made elsewhere."""
+        made = cls(pa.nulls(0), unknown_rows=unknown_rows)
+        made._tables = dict(tables)
+        return made
+
     @property
     def repeated(self) -> int:
         """How many of the values stood there before; 0 in a sound vocabulary."""
         return sum(table.repeated for table in self._tables.values())
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether tables may still have to be built."""
+        return any(isinstance(table, LazyIndex) for table in self._tables.values())
 
     def find_all(self, values: ArrowColumn | Integers, where: str) -> Indices:
         """Find the indices int64 ``(N,)`` of a flat array of any type; `MISSING_INDEX` where it is missing.

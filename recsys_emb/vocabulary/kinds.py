@@ -43,6 +43,10 @@ class Kind:
     storage: Storage
     typed: Callable[[pa.Array], pa.Array]
 
+    def __reduce__(self) -> tuple[Callable[[str], Kind], tuple[str]]:
+        """Stay the one that it is, in another process too."""
+        return kind_named, (self.name,)
+
 
 class Part(NamedTuple):
     """The keys of one kind in an array: their canonical form in their own rows, null in all others."""
@@ -58,7 +62,7 @@ def restore(parts: Sequence[Part], where: str) -> pa.Array:
     ------
     KeyTypeError
         When no type holds all the keys exactly: negative integers beside such of 2^63 and more, or integers of 2^53
-        and more beside fractional floats.
+        and more beside fractional floats; or when text is not UTF-8.
 
     Examples
     --------
@@ -68,6 +72,9 @@ def restore(parts: Sequence[Part], where: str) -> pa.Array:
     """
     if not parts:
         return pa.nulls(0)
+    for part in parts:
+        if part.kind is TEXT:
+            _check_text(part.keys, where)
     columns = {part.kind: part.kind.typed(part.keys) for part in parts}
     if len(parts) == 1:
         return columns[parts[0].kind]
@@ -78,6 +85,27 @@ def restore(parts: Sequence[Part], where: str) -> pa.Array:
     _check_range(columns, where)
     target = pa.float64() if FLOAT in columns else pa.uint64()
     return pc.coalesce(*(column.cast(target) for column in columns.values()))
+
+
+def _check_text(keys: pa.Array, where: str) -> None:
+    """Refuse bytes that a column of text holds although they are none, as files written elsewhere may."""
+    is_large = keys.type in (pa.large_string(), pa.large_binary())
+    raw = keys.cast(pa.large_binary() if is_large else pa.binary())
+    try:
+        raw.cast(pa.large_string() if is_large else pa.string())
+    except pa.ArrowInvalid:
+        wrong = next(key for key in raw.to_pylist() if key is not None and not _is_utf8(key))
+        raise KeyTypeError(
+            f"{where}: expected text in UTF-8, got {wrong!r}. Write the column again as UTF-8."
+        ) from None
+
+
+def _is_utf8(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def join(first: Sequence[Part], second: Sequence[Part]) -> list[Part]:
@@ -172,3 +200,9 @@ DURATION = Kind("duration", "durations", BYTE_STRINGS, _spans(pa.duration))
 UUID = Kind("uuid", "UUIDs", BYTE_STRINGS, _uuids)
 
 NUMERIC = frozenset({INTEGER, UNSIGNED, FLOAT, DECIMAL})
+_KINDS = (*NUMERIC, TEXT, BYTES, BOOLEAN, DATE, TIME, TIMESTAMP, MOMENT, DURATION, UUID)
+
+
+def kind_named(name: str) -> Kind:
+    """Give the kind of that name."""
+    return next(kind for kind in _KINDS if kind.name == name)

@@ -55,9 +55,21 @@ class IntegerStorage:
 
     def stable_hash(self, array: pa.Array) -> npt.NDArray[np.uint64]:
         """Hash every row, the same for ever."""
-        out = np.empty(len(array), np.uint64)
-        kernels.stable_hash.hash_integers(integer_column(array), out)
+        return self.hashes(integer_column(array))
+
+    def hashes(self, column: IntegerColumn) -> npt.NDArray[np.uint64]:
+        """As `stable_hash`."""
+        out = np.empty(len(column.keys), np.uint64)
+        kernels.stable_hash.hash_integers(column, out)
         return out
+
+    def pick(self, column: IntegerColumn, rows: Indices) -> IntegerColumn:
+        """Copy the keys of some rows, none of them null."""
+        return kernels.integer_table.IntegerColumn(kernels.memory.frozen(column.keys[rows]))
+
+    def present(self, column: IntegerColumn) -> npt.NDArray[np.bool_]:
+        """Say of each row whether it has a key."""
+        return _present(column, len(column.keys))
 
     def content(self, array: pa.Array) -> list[memoryview]:
         """Give contiguous pieces whose bytes differ where arrays without nulls differ."""
@@ -97,9 +109,22 @@ class BytesStorage:
 
     def stable_hash(self, array: pa.Array) -> npt.NDArray[np.uint64]:
         """Hash every row, the same for ever."""
-        out = np.empty(len(array), np.uint64)
-        kernels.stable_hash.hash_byte_strings(self.column(array), out)
+        return self.hashes(self.column(array))
+
+    def hashes(self, column: BytesColumn) -> npt.NDArray[np.uint64]:
+        """As `stable_hash`."""
+        out = np.empty(column.rows, np.uint64)
+        kernels.stable_hash.hash_byte_strings(column, out)
         return out
+
+    def pick(self, column: BytesColumn, rows: Indices) -> BytesColumn:
+        """Copy the keys of some rows, none of them null."""
+        picked: BytesColumn = self.column(self.array(column).take(pa.array(rows)))
+        return picked
+
+    def present(self, column: BytesColumn) -> npt.NDArray[np.bool_]:
+        """Say of each row whether it has a key."""
+        return _present(column, column.rows)
 
     def content(self, array: pa.Array) -> list[memoryview]:
         """Give contiguous pieces whose bytes differ where arrays without nulls differ."""
@@ -118,6 +143,13 @@ def integer_column(array: pa.Array) -> IntegerColumn:
     validity, data = array.buffers()
     keys = _view(data, np.dtype(array.type.to_pandas_dtype()), array.offset, len(array))
     return kernels.integer_table.IntegerColumn(keys, _bitmap(validity, array), array.offset)
+
+
+def _present(column: IntegerColumn | BytesColumn, rows: int) -> npt.NDArray[np.bool_]:
+    if not len(column.validity):
+        return np.ones(rows, bool)
+    bits = np.unpackbits(column.validity, bitorder="little", count=column.bit_offset + rows)
+    return bits[column.bit_offset :].astype(bool)
 
 
 def _bitmap(validity: pa.Buffer | None, array: pa.Array) -> npt.NDArray[np.uint8]:

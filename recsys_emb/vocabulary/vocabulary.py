@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import torch
 from recsys_emb.errors import DataError, IndexRangeError, KeyTypeError, UnknownValueError, counted, listed
 from recsys_emb.schema.tables import RefuseUnknown, Unknown, UnknownRow
 from recsys_emb.sources.keys import ArrowColumn, Integers, Values, to_arrow, to_keys
+from recsys_emb.vocabulary.fingerprints import fingerprint_of
 from recsys_emb.vocabulary.identity import plain, split
 from recsys_emb.vocabulary.key_counts import KeyCounts
 from recsys_emb.vocabulary.key_index import KeyIndex
@@ -73,13 +72,22 @@ class Vocabulary:
     recsys_emb.errors.KeyTypeError: colour: expected text keys, got integer (7). Convert the column to text before ...
     """
 
-    def __init__(self, name: str, values: pa.Array, counts: Indices, unknown: Unknown, *, lazily: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        values: pa.Array,
+        counts: Indices,
+        unknown: Unknown,
+        *,
+        lazily: bool = False,
+        index: KeyIndex | None = None,
+    ) -> None:
         self.name = name
         self.unknown = unknown
         self._values = values
         self._counts = counts
         self._refuses = isinstance(unknown, RefuseUnknown)
-        self._index = KeyIndex(values, unknown_rows=unknown.rows, lazily=lazily)
+        self._index = index or KeyIndex(values, unknown_rows=unknown.rows, lazily=lazily)
         self._fingerprints: dict[int, str] = {}
 
     @classmethod
@@ -133,6 +141,11 @@ class Vocabulary:
     def values(self) -> pa.Array:
         """Values in index order, in their own type."""
         return self._values
+
+    @property
+    def index(self) -> KeyIndex:
+        """What finds the indices of values."""
+        return self._index
 
     @property
     def counts(self) -> Indices:
@@ -215,7 +228,7 @@ class Vocabulary:
 
         What a value read before it was known, and reads again where it is forgotten.
         """
-        return torch.from_numpy(self._index.unknown(self._values.take(pa.array(rows))))
+        return torch.from_numpy(self._index.unknown(self._picked(rows)))
 
     def decode(self, indices: Values) -> list[object]:
         """Turn indices (tensor, array or list of integers, flattened) into Python values; reserved ones into None.
@@ -251,7 +264,10 @@ class Vocabulary:
                 f"{self.name}: expected indices in [0, {self.num_embeddings}), got {strangers}. "
                 "Decode with the vocabulary that encoded."
             )
-        rows -= self.first_index
+        return self._picked(rows - self.first_index)
+
+    def _picked(self, rows: Indices) -> pa.Array:
+        """Values by number from 0; null where it is negative."""
         return self._values.take(pa.array(rows, mask=rows < 0))
 
     def __contains__(self, value: object) -> bool:
@@ -297,13 +313,8 @@ class Vocabulary:
     def fingerprint_of(self, size: int) -> str:
         """Give the fingerprint of the vocabulary of the first ``size`` values, of which this one may have grown."""
         if size not in self._fingerprints:
-            digest = hashlib.sha256(json.dumps(["vocabulary 1", self.unknown.kind, self.unknown.rows]).encode())
-            for part in split(self._values[:size], self.name):
-                digest.update(f"{part.kind.name} {len(part.keys)} ".encode())
-                digest.update(_validity(part.keys))
-                for piece in part.kind.storage.content(part.keys.drop_null()):
-                    digest.update(piece)
-            self._fingerprints[size] = digest.hexdigest()
+            values = self._values[:size]
+            self._fingerprints[size] = fingerprint_of(lambda: [values], self.unknown, self.name)
         return self._fingerprints[size]
 
     def to_table(self) -> pa.Table:
@@ -346,9 +357,3 @@ class Vocabulary:
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """Give a column in one piece, without a copy where it is in one."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _validity(keys: pa.Array) -> bytes:
-    """Give a bit per key, whether it is there."""
-    present = np.ones(len(keys), bool) if not keys.null_count else keys.is_valid().to_numpy(zero_copy_only=False)
-    return np.packbits(present).tobytes()

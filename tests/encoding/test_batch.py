@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from recsys_emb.encoding.batch import Batch, Jagged
-from recsys_emb.errors import ColumnError
+from recsys_emb.errors import ColumnError, DataError, listed
 
 
 def test_a_replaced_column_loses_the_limit_that_the_old_one_was_checked_against() -> None:
@@ -67,3 +71,84 @@ def test_a_batch_keeps_label_weight_and_limits_through_select_and_keeping() -> N
     assert kept.weight is not None
     assert kept.weight.tolist() == [1.5]
     assert kept.limits == {"u": 9}
+
+
+@settings(max_examples=40, deadline=None)
+@given(lists=st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=8), ends=st.tuples(*[st.integers(0, 8)] * 2))
+def test_a_slice_is_what_selecting_the_same_rows_gives(lists: list[list[int]], ends: tuple[int, int]) -> None:
+    first, last = sorted(min(end, len(lists)) for end in ends)
+    tags = Jagged.from_lists(lists)
+    tags = Jagged(tags.values, tags.offsets, tags.values.float() / 2)
+    numbers = torch.arange(len(lists))
+    batch = Batch({"tags": tags, "u": numbers}, numbers.float(), numbers.float() + 1, {"u": 9})
+    cut, picked = batch.slice(first, last), batch.select(numbers[first:last])
+    assert cut.lists("tags").to_lists() == lists[first:last]
+    for one in (cut.lists("tags").weights, cut["u"], cut.label, cut.weight):
+        assert one is not None
+    assert torch.equal(cut.lists("tags").weights, picked.lists("tags").weights)
+    assert all(torch.equal(a, b) for a, b in ((cut["u"], picked["u"]), (cut.label, picked.label)))
+    assert torch.equal(cut.weight, picked.weight)
+    assert cut.limits == {"u": 9}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1], [0, 1]), "values to be a tensor, got list. Use Jagged.from_lists."),
+        (
+            (torch.ones(2), torch.tensor([0, 2])),
+            "values to be integers (N,), got (2,) of torch.float32. Lay the lists end to end.",
+        ),
+        (
+            (torch.ones(2, 1, dtype=torch.int64), torch.tensor([0, 2])),
+            "values to be integers (N,), got (2, 1) of torch.int64. Lay the lists end to end.",
+        ),
+        (
+            (torch.tensor([1]), torch.tensor([0.0, 1.0])),
+            "offsets to be integers (B + 1,), got (2,) of torch.float32. Lay the lists end to end.",
+        ),
+        (
+            (torch.tensor([1, 2]), torch.tensor([0, 2]), torch.tensor([1.0])),
+            "weights of shape (2,), got (1,). Give one per value.",
+        ),
+    ],
+)
+def test_tensors_of_other_shapes_and_types_are_no_lists(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        Jagged(*arguments)
+    assert str(caught.value) == f"Jagged: expected {message}"
+
+
+@pytest.mark.parametrize("offsets", [[], [1, 2], [0, 1], [0, 3], [0, 2, 1, 2], [-1, 2]])
+def test_offsets_go_from_0_up_to_the_number_of_values(offsets: list[int]) -> None:
+    with pytest.raises(DataError) as caught:
+        Jagged(torch.tensor([7, 8]), torch.tensor(offsets, dtype=torch.int64))
+    assert str(caught.value) == (
+        f"Jagged: expected offsets that go from 0 up to 2, got {listed(offsets)}. "
+        "They are where lists begin, and where the last one ends."
+    )
+
+
+def test_indices_in_lists_are_integers() -> None:
+    with pytest.raises(DataError) as caught:
+        Jagged.from_lists([[1], [1.5]])
+    assert str(caught.value) == (
+        "Jagged: expected values to be integers (N,), got (2,) of torch.float32. Lay the lists end to end."
+    )
+
+
+@pytest.mark.parametrize("answers", [{"label": torch.zeros(2)}, {"weight": torch.zeros(2)}])
+def test_label_and_weight_have_as_many_rows_as_the_columns(answers: dict[str, torch.Tensor]) -> None:
+    with pytest.raises(ColumnError) as caught:
+        Batch({"u": torch.tensor([3])}, **answers)
+    (name,) = answers
+    assert str(caught.value) == (
+        f"Batch: expected columns of equal length, got {{'u': 1, 'its {name}': 2}}. Encode them from one table."
+    )
+
+
+@pytest.mark.parametrize(("column", "got"), [([1], "list"), (torch.tensor(1), "one number")])
+def test_a_column_is_a_tensor_with_rows_or_lists(column: Any, got: str) -> None:
+    with pytest.raises(DataError) as caught:
+        Batch({"u": column})
+    assert str(caught.value) == (f"Batch: expected 'u' to be a tensor (B, ...) or a Jagged, got {got}. Encode a table.")

@@ -9,7 +9,7 @@ import pytest
 
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.inference import infer_schema
-from recsys_emb.errors import DataError
+from recsys_emb.errors import ColumnError, DataError
 from recsys_emb.schema import Categorical, MultiCategorical, Numeric, Position, Schema
 
 DATA = Path(__file__).parents[2] / "../shared/data"
@@ -126,6 +126,10 @@ def test_a_table_of_items_describes_items() -> None:
         (["userid", "user_name", "SKU"], "userid", "SKU"),
         (["User ID", "Item ID"], "User ID", "Item ID"),
         (["a", "b"], None, None),
+        (["u", "i"], "u", "i"),
+        (["IID", "UID"], "UID", "IID"),
+        (["u", "v"], None, None),
+        (["u", "i", "item"], None, "item"),
     ],
 )
 def test_users_and_items_have_many_names(columns: list[str], user: str | None, item: str | None) -> None:
@@ -146,6 +150,21 @@ def test_a_column_that_is_there_twice_is_left_aside() -> None:
     assert propose(frame)[0].names == ("user",)
     reader = pa.table([["u", "v"], [1, 2], [3, 4]], names=["user", "junk", "junk"]).to_reader()
     assert propose(reader)[0].names == ("user",)
+
+
+@pytest.mark.parametrize("values", [[1, 2], [0.5, 1.5], ["x", "y"]])
+def test_a_column_without_a_name_is_left_out(values: list[object]) -> None:
+    schema, shown = propose(pd.DataFrame({"user": ["u", "v"], "": values}))
+    assert schema.names == ("user",)
+    assert "it has no name" in shown
+
+
+def test_columns_of_several_lengths_are_refused() -> None:
+    with pytest.raises(ColumnError) as caught:
+        propose({"user": [1, 2], "item": [1, 2, 3]})
+    assert str(caught.value) == (
+        "infer_schema: expected columns of equal length, got {'user': 2, 'item': 3}. Give every row a value."
+    )
 
 
 def test_records_within_a_row_are_left_out() -> None:

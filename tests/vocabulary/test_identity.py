@@ -248,3 +248,12 @@ def test_nanoseconds_far_from_1970_are_refused() -> None:
 
 def test_a_part_names_its_kind() -> None:
     assert Part(kinds.UUID, pa.nulls(0)).kind.plural == "UUIDs"
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    latin = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(np.array([0, 1, 5], np.int32)), pa.py_buffer(b"acaf\xe9")]
+    )
+    with pytest.raises(KeyTypeError) as caught:
+        restore(split(latin, "city"), "city")
+    assert str(caught.value) == "city: expected text in UTF-8, got b'caf\\xe9'. Write the column again as UTF-8."

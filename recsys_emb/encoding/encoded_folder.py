@@ -1,0 +1,204 @@
+"""`EncodedRows`: a folder of encoded rows that says what is in it, and is read as long as all of it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from pyarrow import fs
+
+from recsys_emb.encoding.batch import Batch
+from recsys_emb.encoding.encoded_table import EncodedReader
+from recsys_emb.encoding.row_encoder import Answers
+from recsys_emb.encoding.stacking import stack_rows
+from recsys_emb.errors import DataError, LineageError, counted, listed
+from recsys_emb.schema import Schema
+from recsys_emb.sources.files import file_parts
+from recsys_emb.sources.locations import Location, explained, locate
+from recsys_emb.sources.sources import Source
+from recsys_emb.sources.writing import UNFINISHED, write_bytes
+
+MANIFEST = "manifest.json"
+_FORMAT, _KIND, _VERSION = "recsys_emb", "encoded rows", 1
+_AGAIN = "Encode again with transform_to."
+
+
+class Fitted(Protocol):
+    """What is known of an encoder here."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal fingerprints encode equally."""
+
+
+@dataclass(frozen=True)
+class EncodedPart:
+    """A file of encoded rows."""
+
+    name: str
+    num_rows: int
+    size: int
+    """Bytes."""
+
+
+class EncodedRows:
+    """Rows that `FeatureEncoder.transform_to` encoded; a `BatchLoader` takes them as a source.
+
+    Parameters
+    ----------
+    folder
+        Path or URI.
+
+    Raises
+    ------
+    DataError
+        When the folder is not one that ``transform_to`` wrote to its end, or a part of it is missing or has changed,
+        by name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from recsys_emb.encoding.encoder import FeatureEncoder
+    >>> from recsys_emb.schema import Categorical, Schema
+    >>> encoder = FeatureEncoder(Schema(user=Categorical("user_id"))).fit({"user_id": ["ann", "bob"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     encoder.transform_to({"user_id": ["bob", "eve"]}, folder)
+    ...     EncodedRows(folder).read(encoder)["user_id"]
+    EncodedRows(2 rows in 1 part)
+    tensor([4, 2])
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.place = locate(os.fspath(folder))
+        said = read_manifest(self.place)
+        if said is None or said["parts"] is None:
+            got = "none" if said is None else "one that is not finished"
+            raise DataError(f"{self.place.name}: expected a folder of encoded rows, got {got}. {_AGAIN}")
+        self.schema = Schema.from_json(json.dumps(said["schema"]))
+        self.answers = Answers(**said["answers"])
+        self.fingerprint: str = said["fingerprint"]
+        self.parts = tuple(EncodedPart(**part) for part in said["parts"])
+        self._limits: dict[str, int] = said["num_embeddings"]
+        self._check_parts()
+
+    def __repr__(self) -> str:
+        return f"EncodedRows({counted(len(self), 'row')} in {counted(len(self.parts), 'part')})"
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return sum(part.num_rows for part in self.parts)
+
+    def _check_parts(self) -> None:
+        sizes = {info.base_name: info.size for info in _infos(self.place)}
+        wrong = [part.name for part in self.parts if sizes.get(part.name) != part.size]
+        if wrong:
+            missing = [name for name in wrong if name not in sizes]
+            got = f"none of {listed(missing)}" if missing else f"others of another size: {listed(wrong)}"
+            raise DataError(f"{self.place.name}: expected {counted(len(self.parts), 'part')}, got {got}. {_AGAIN}")
+
+    @cached_property
+    def source(self) -> Source:
+        """The parts, in the order of the rows that were encoded; columns are indices."""
+        if not self.parts:
+            return Source(())
+        found = {part.name: part for part in file_parts(self.place.name, {})}
+        return Source(tuple(found[part.name] for part in self.parts))
+
+    def reader(self, encoder: Fitted) -> EncodedReader:
+        """Give what reads the rows of `source` as batches.
+
+        Raises
+        ------
+        LineageError
+            When they were encoded by another encoder.
+        """
+        if encoder.fingerprint != self.fingerprint:
+            raise LineageError(
+                f"{self.place.name}: expected rows of the encoder {encoder.fingerprint[:8]}, got rows of another: "
+                f"{self.fingerprint[:8]}. {_AGAIN}"
+            )
+        return EncodedReader(self.schema, self._limits)
+
+    def read(self, encoder: Fitted) -> Batch:
+        """Read all rows; raises as `reader` does."""
+        reader = self.reader(encoder)
+        stream = self.source.rows([*reader.columns, *self.answers.columns])
+        return stack_rows([reader.nothing(self.answers), *(reader.encode(rows, self.answers) for rows in stream)])
+
+
+def claim(place: Location, manifest: Mapping[str, Any]) -> None:
+    """Take a folder: say in it that it is not finished.
+
+    Raises
+    ------
+    DataError
+        When there is something else in it.
+    """
+    with explained(place.name, "a folder to write to", "Check it and the permissions.", DataError):
+        place.filesystem.create_dir(place.path, recursive=True)
+    strangers = [info.base_name for info in _infos(place)]
+    if strangers and read_manifest(place) is None:
+        raise DataError(
+            f"{place.name}: expected an empty folder, or one of encoded rows, got {listed(sorted(strangers))}. "
+            "Give another folder."
+        )
+    _write(place, {**manifest, "parts": None})
+
+
+def finish(place: Location, manifest: Mapping[str, Any], parts: Sequence[EncodedPart]) -> None:
+    """Remove what belongs to no part, then say that all is there."""
+    named = {MANIFEST, *(part.name for part in parts)}
+    with explained(place.name, "a folder to write to", "Check it and the permissions.", DataError):
+        for info in _infos(place):
+            if info.base_name not in named and info.base_name.endswith((".parquet", UNFINISHED)):
+                place.filesystem.delete_file(info.path)
+    _write(place, {**manifest, "parts": [asdict(part) for part in parts]})
+
+
+def read_manifest(place: Location) -> dict[str, Any] | None:
+    """Read the manifest of a folder of encoded rows; None where there is none.
+
+    Raises
+    ------
+    DataError
+        When it was written by a newer version.
+    """
+    try:
+        with place.filesystem.open_input_stream(posixpath.join(place.path, MANIFEST)) as file:
+            said = json.loads(file.read())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(said, dict) or said.get("format") != _FORMAT or said.get("kind") != _KIND:
+        return None
+    if said.get("format_version") != _VERSION:
+        raise DataError(
+            f"{place.name}: expected format version {_VERSION}, got {said.get('format_version')!r}. Upgrade recsys_emb."
+        )
+    return said
+
+
+def described(schema: Schema, answers: Answers, fingerprint: str, limits: Mapping[str, int]) -> dict[str, Any]:
+    """Describe encoded rows as a manifest does, but for its parts."""
+    return {
+        "format": _FORMAT,
+        "kind": _KIND,
+        "format_version": _VERSION,
+        "fingerprint": fingerprint,
+        "schema": json.loads(schema.to_json()),
+        "answers": asdict(answers),
+        "num_embeddings": dict(limits),
+    }
+
+
+def _write(place: Location, content: Mapping[str, Any]) -> None:
+    write_bytes(place, MANIFEST, json.dumps(content, indent=2).encode())
+
+
+def _infos(place: Location) -> list[fs.FileInfo]:
+    selector = fs.FileSelector(place.path, allow_not_found=True)
+    return [info for info in place.filesystem.get_file_info(selector) if info.type == fs.FileType.File]

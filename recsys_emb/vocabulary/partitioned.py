@@ -1,0 +1,172 @@
+"""`PartitionedVocabulary`: a vocabulary whose values stay in files, for more of them than memory should hold."""
+
+from __future__ import annotations
+
+import bisect
+import copy
+import itertools
+import json
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from recsys_emb.errors import DataError
+from recsys_emb.schema.tables import RefuseUnknown, Unknown, UnknownBuckets, UnknownRow
+from recsys_emb.sources.locations import Location, explained, locate
+from recsys_emb.sources.writing import read_table
+from recsys_emb.vocabulary.key_counts import Counted
+from recsys_emb.vocabulary.key_index import KeyIndex
+from recsys_emb.vocabulary.kinds import Kind, kind_named
+from recsys_emb.vocabulary.parted_tables import JoinedTable, PartedTable, Shards, Tables, joined_tables
+from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
+from recsys_emb.vocabulary.storage import Indices
+from recsys_emb.vocabulary.vocabulary import Vocabulary, whole
+
+DESCRIPTION = "vocabulary.json"
+HELD = 4  # shards
+
+
+class Found(NamedTuple):
+    """Distinct keys of one kind, in canonical form, and the index of each, int64 ``(N,)``."""
+
+    kind: Kind
+    keys: pa.Array
+    indices: Indices
+
+
+class PartitionedVocabulary(Vocabulary):
+    """A `Vocabulary` in a folder of Parquet files, which are opened when they are needed.
+
+    Two sets of files hold the same values: by index (``ranked-00000.parquet``, columns ``value``, ``count``,
+    ``index``), to decode, and by a hash of the value (``hashed-00000.parquet``, columns ``value``, ``index``), to
+    encode. A key is looked for in the one file that its hash names; the tables of the latest few of these files stay
+    in memory. ``values``, ``counts`` and what needs them all (`to_table`, `to_frame`, `extended`, `rows_of`) read
+    everything. A pickle holds the place of the folder alone.
+
+    Parameters
+    ----------
+    folder
+        That a fit with ``spill=`` wrote.
+
+    Raises
+    ------
+    DataError
+        When there is no vocabulary; and when a file is missing or damaged, as soon as it is needed.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.place = locate(folder)
+        said = _description(self.place)
+        self.name = said["name"]
+        self.unknown = _unknown(said["unknown"])
+        self._refuses = isinstance(self.unknown, RefuseUnknown)
+        self._sizes: list[int] = said["ranges"]
+        self._ends = list(itertools.accumulate(self._sizes))
+        self.kinds: tuple[Kind, ...] = tuple(kind_named(kind) for kind in said["kinds"])
+        self.num_shards: int = said["shards"]
+        self._fingerprints = {len(self): said["fingerprint"]}
+        shards = Shards(self.shard, self.num_shards, HELD)
+        tables = {kind: PartedTable(kind, shards) for kind in self.kinds}
+        self._index = KeyIndex.of_tables(tables, unknown_rows=self.unknown.rows)
+
+    def __len__(self) -> int:
+        """Count the real values."""
+        return self._ends[-1] if self._ends else 0
+
+    def __repr__(self) -> str:
+        return f"PartitionedVocabulary({self.name!r}, {len(self)} values in {self.place.name})"
+
+    def shard(self, number: int) -> Tables:
+        """Read the tables of a shard."""
+        table = read_table(self.place, f"hashed-{number:05}.parquet")
+        return joined_tables(whole(table["value"]), whole(table["index"]).to_numpy())
+
+    def joined(self, found: Iterable[Found]) -> PartitionedVocabulary:
+        """Give the same vocabulary for rows of which all keys were looked for already."""
+        keys: dict[Kind, list[pa.Array]] = {kind: [pa.array([], kind.storage.arrow_type)] for kind in self.kinds}
+        indices: dict[Kind, list[Indices]] = {kind: [np.empty(0, np.int64)] for kind in self.kinds}
+        for one in found:
+            keys[one.kind].append(one.keys)
+            indices[one.kind].append(one.indices)
+        tables = {
+            kind: JoinedTable(kind.storage, pa.concat_arrays(own), np.concatenate(indices[kind]))
+            for kind, own in keys.items()
+        }
+        copied = copy.copy(self)
+        copied._index = KeyIndex.of_tables(tables, unknown_rows=self.unknown.rows)
+        return copied
+
+    def find_in_shard(self, number: int, keys: Sequence[Sequence[Counted]]) -> list[list[Found]]:
+        """Look for keys of a shard, several lists of them while its tables are in memory."""
+        tables = self.shard(number)
+        return [[_found(one, tables[one.kind]) for one in own if one.kind in tables] for own in keys]
+
+    def _picked(self, rows: Indices) -> pa.Array:
+        real = np.unique(rows[rows >= 0])
+        ranges = [bisect.bisect_right(self._ends, row) for row in real.tolist()]
+        pieces = [self._range(0).slice(0, 0)] if self._sizes else [pa.table({"value": pa.nulls(0)})]
+        for number, group in itertools.groupby(zip(ranges, real.tolist(), strict=True), key=lambda pair: pair[0]):
+            start = self._ends[number] - self._sizes[number]
+            pieces.append(self._range(number).take([row - start for _, row in group]))
+        values = whole(pa.concat_tables([piece.select(["value"]) for piece in pieces])["value"])
+        return values.take(pa.array(np.searchsorted(real, rows), mask=rows < 0))
+
+    def _range(self, number: int) -> pa.Table:
+        return read_table(self.place, f"ranked-{number:05}.parquet")
+
+    @cached_property
+    def _values(self) -> pa.Array:
+        return whole(self._all["value"])
+
+    @cached_property
+    def _counts(self) -> Indices:  # type: ignore[override]
+        counts: Indices = whole(self._all["count"]).to_numpy()
+        return counts
+
+    @cached_property
+    def _all(self) -> pa.Table:
+        tables = [self._range(number) for number in range(len(self._sizes))]
+        nothing = pa.table({"value": pa.nulls(0), "count": pa.array([], pa.int64())})
+        return pa.concat_tables(tables) if tables else nothing
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the folder anew."""
+        return _opened, (self.place,)
+
+
+def _opened(place: Location) -> PartitionedVocabulary:
+    return PartitionedVocabulary(place.name)
+
+
+def _found(keys: Counted, table: JoinedTable) -> Found:
+    indices = np.empty(len(keys.keys), np.int64)
+    table.find(keys.kind.storage.column(keys.keys), indices)
+    rows = np.flatnonzero(indices != UNKNOWN_INDEX)
+    return Found(keys.kind, keys.keys.take(pa.array(rows)), indices[rows])
+
+
+def described(name: str, unknown: Unknown, ranges: Sequence[int], shards: int) -> dict[str, Any]:
+    """Describe a vocabulary as its folder does, but for what is known from its values."""
+    rule = {"kind": unknown.kind, "rows": unknown.rows}
+    return {"format_version": 1, "name": name, "unknown": rule, "ranges": list(ranges), "shards": shards}
+
+
+def _description(place: Location) -> dict[str, Any]:
+    with (
+        explained(f"{place.name}/{DESCRIPTION}", "a vocabulary", "Fit again with spill=.", DataError),
+        place.filesystem.open_input_stream(posixpath.join(place.path, DESCRIPTION)) as file,
+    ):
+        said: dict[str, Any] = json.loads(file.read())
+    if said.get("format_version") != 1:
+        got = said.get("format_version")
+        raise DataError(f"{place.name}: expected format version 1, got {got!r}. Upgrade recsys_emb.")
+    return said
+
+
+def _unknown(said: Mapping[str, Any]) -> Unknown:
+    rules: tuple[Unknown, ...] = (UnknownRow(), RefuseUnknown(), UnknownBuckets(said["rows"]))
+    return next(rule for rule in rules if rule.kind == said["kind"])
