@@ -78,7 +78,7 @@ docs: $(STAMP)  ## Redraw the pictures in docs/
 	@set -e; for file in docs/draw_*.py; do $(BIN)/python $$file; done
 
 clean:  ## Remove the environment and everything that was built
-	rm -rf $(VENV) $(RAY) $(TORCHREC) build dist out *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(RAY) $(TORCHREC) $(S3) build dist out *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## Show this list

@@ -142,7 +142,7 @@ def read_parquet(path: Any, *, key: str, vector: str) -> VectorFile:
         if names.count(column) != 1:
             hint = did_you_mean(column, names)
             raise ColumnError(f"{where}: expected a column {column!r}, got {listed(names)}.{hint}")
-    table: pa.Table = _read(path, lambda file: file.read(columns=[key, vector]))
+    table: pa.Table = _read(path, lambda file: _whole_table(file, [key, vector]))
     keys, vectors = (whole(table.column(column)) for column in (key, vector))
     return VectorFile(keys, stacked_lists(vectors, where))
 
@@ -156,6 +156,12 @@ def _read(path: Any, take: Callable[[pq.ParquetFile], Any]) -> Any:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise DataError(f"{Path(path).name}: expected a Parquet file, got {error}. Fetch it again.") from error
+
+
+def _whole_table(file: pq.ParquetFile, names: list[str]) -> pa.Table:
+    table = file.read(columns=names)
+    table.validate(full=True)  # or what is called text need not be UTF-8
+    return table
 
 
 def stacked_lists(lists: pa.Array, where: str) -> npt.NDArray[np.float32]:

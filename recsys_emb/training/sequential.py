@@ -56,10 +56,11 @@ class SequentialSGD:
 
     Notes
     -----
-    With ``blocks=B`` the result is the same bit for bit for any number of threads, but not that of another B. With a
-    user and an item alone it is that of one thread that visits the examples in another order. Rows that several threads
-    name at the same time (features, context, positions, histories) are learned in copies, and become the average of
-    their copies about 50 times per epoch: no order of single steps leads there. More blocks than threads bring nothing.
+    With ``blocks=B`` the result is the same bit for bit for any number of threads, on one machine, but not that of
+    another B. With a user and an item alone, each with a table of its own, it is that of one thread that visits the
+    examples in another order. Rows that several threads name at the same time (features, context, positions,
+    histories) are learned in copies, and become the average of their copies about 50 times per epoch: no order of
+    single steps leads there. More blocks than threads bring nothing, and few rows are left to one thread.
 
     References
     ----------

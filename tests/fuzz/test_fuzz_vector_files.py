@@ -73,7 +73,7 @@ def tables(draw: st.DrawFn) -> bytes:
     try:
         vectors = pa.array(plain, kind) if draw(st.booleans()) else pa.nulls(rows, kind)
         return parquet(pa.array(range(rows), pa.int64()).cast(key), vectors)
-    except (pa.ArrowException, TypeError, OverflowError):
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return parquet(pa.nulls(rows, key), pa.nulls(rows, kind))
 
 

@@ -84,7 +84,7 @@ def test_order_of_rows_and_cuts_and_containers_do_not_matter(
         lambda array: array,
         lambda array: array.cast(pa.float64()),
         lambda array: array.dictionary_encode(),
-        lambda array: array.cast(pa.decimal128(20, 2)),
+        lambda array: array.cast(pa.decimal128(21, 2)),
     ]
     builder = VocabularyBuilder("id")
     bounds = sorted({0, *(min(cut, len(values)) for cut in cuts), len(values)})

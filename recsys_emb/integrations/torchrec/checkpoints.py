@@ -106,7 +106,9 @@ def save_checkpoint(
         beside.rename(folder / beside.name[1:])
         flush(folder)
         for old in sorted(_whole(folder))[: -checkpoints.keep]:
-            shutil.rmtree(old)
+            # What is half removed when it is killed must not look whole.
+            gone = old.rename(folder / f".{old.name}")
+            shutil.rmtree(gone)
     distributed.barrier(ranks.talk)
 
 
