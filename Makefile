@@ -16,6 +16,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test test-torchrec test-ray test-s3 fuzz check bench docs clean help
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo "Making $(VENV), once: PyTorch and the library. It takes a minute or more, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
@@ -33,6 +34,7 @@ test: $(STAMP)  ## Run all tests, the doctests and the examples
 
 # No extra can declare TorchRec: its own requirements name the CUDA build of FBGEMM, which would replace this one.
 $(TORCHREC)/installed: pyproject.toml constraints.txt
+	@echo "Making $(TORCHREC), once: PyTorch, TorchRec and the library. It takes a minute or more, without a word."
 	$(PYTHON) -m venv $(TORCHREC)
 	$(TORCHREC)/bin/pip install --quiet --constraint constraints.txt torch
 	$(TORCHREC)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]'
@@ -44,6 +46,7 @@ test-torchrec: $(TORCHREC)/installed  ## Run the tests of sharded tables, in an 
 	tests/loopback.sh $(TORCHREC)/bin/python -m pytest tests/integrations -k torchrec
 
 $(RAY)/installed: pyproject.toml constraints.txt
+	@echo "Making $(RAY), once: PyTorch, Ray and the library. It takes a minute or more, without a word."
 	$(PYTHON) -m venv $(RAY)
 	$(RAY)/bin/pip install --quiet --constraint constraints.txt torch
 	$(RAY)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev,ray]'
@@ -54,6 +57,7 @@ test-ray: $(RAY)/installed  ## Run the tests of the Ray engine, as root: in a ne
 
 # The server that stands for S3 brings boto, which the library itself does not need.
 $(S3)/installed: pyproject.toml constraints.txt
+	@echo "Making $(S3), once: PyTorch, the library and a server that stands for S3. It takes a minute or more, without a word."
 	$(PYTHON) -m venv $(S3)
 	$(S3)/bin/pip install --quiet --constraint constraints.txt torch
 	$(S3)/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]' 'moto[s3]' flask flask-cors

@@ -2,10 +2,13 @@
 
 Run:    python examples/pandas_in_tensors_out.py
 Needs:  nothing that is not in the repository; seconds.
-Prints: the loss by epoch, and the RMSE on held-out rows beside that of the mean rating.
+Prints: the loss by epoch, and the RMSE on held-out rows, encoded by the encoder as it was saved, beside that of the
+        mean rating.
 """
 
 from __future__ import annotations
+
+import tempfile
 
 import pandas as pd
 import torch
@@ -83,7 +86,9 @@ def main() -> dict[str, object]:
     torch.manual_seed(0)
     model = Tower(encoder)
     losses = epochs(model, loader, 8)
-    held_out = encoder.transform(test)
+    with tempfile.TemporaryDirectory() as folder:
+        encoder.save(folder)
+        held_out = FeatureEncoder.load(folder).transform(test)
     with torch.no_grad():
         error = nn.functional.mse_loss(model(held_out), held_out.label).sqrt().item()
     constant = (test["rating"] - train["rating"].mean()).pow(2).mean() ** 0.5

@@ -75,13 +75,13 @@ def main(out: Path = ROOT / "out") -> dict[str, float]:
     draw_positions(table.numpy(), (table @ table.T).numpy()).savefig(out / "positions.png")
     diagonals = [(table @ table.T).diagonal(distance) for distance in range(len(table))]
     figures = {
-        "five words of padding change the others": largest(padded[: len(indices)] - summed),
-        "and are not zero themselves": largest(padded[len(indices) :]),
-        "a sum of three lookups is not one three-hot × matrix": largest(sum(lookups) - product),
-        "P[p] · P[q] depends on more than the distance p - q": max(largest(one - one[0]) for one in diagonals),
+        "five words of padding leave the others as they are": largest(padded[: len(indices)] - summed),
+        "and are zero themselves": largest(padded[len(indices) :]),
+        "a sum of three lookups is one three-hot × matrix": largest(sum(lookups) - product),
+        "P[p] · P[q] depends on the distance p - q alone": max(largest(one - one[0]) for one in diagonals),
     }
-    for claim, size in figures.items():
-        print(f"{claim}: by {size:.0e}")
+    for law, error in figures.items():
+        print(f"{law}: {f'to within {error:.0e}' if error else 'exactly'}")
     print(f"an odd width: {tuple(SinusoidalPosition(7, max_position=9).table().shape)}")
     try:
         SinusoidalPosition(D, max_position=9).add_to(tokens)

@@ -10,6 +10,7 @@ nothing more.
 from __future__ import annotations
 
 import importlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from recsys_emb import errors
@@ -161,12 +162,15 @@ _ROOMS = {
     "vocabulary.vocabulary": "Vocabulary",
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names.split()}
+# Rooms of a wing import each other: two threads that enter by different ones would find half of them.
+_ENTERING = threading.RLock()
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with _ENTERING:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

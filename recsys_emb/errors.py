@@ -26,6 +26,8 @@ from __future__ import annotations
 import difflib
 import importlib
 import operator
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +113,7 @@ class MissingDependencyError(RecsysEmbError, ImportError):
 
 
 class RepeatedPairsWarning(UserWarning):
-    """A user-item pair stands in both parts of a split."""
+    """User-item pairs stand both among the rows to learn from and among those to judge by."""
 
 
 def __getattr__(name: str) -> Any:
@@ -145,6 +147,14 @@ Give batch_size=1 or more.
             f"Give {name}={least} or more."
         )
     return number
+
+
+def warn_outside(message: str) -> None:
+    """Warn at the line that called this library, however deep within it that shows."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_globals.get("__name__", "").partition(".")[0] == __package__ and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def listed(values: Iterable[object]) -> str:

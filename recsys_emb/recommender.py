@@ -11,7 +11,7 @@ import pandas as pd
 
 from recsys_emb.artifact.contents import load_artifact, save_artifact
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.errors import NotFittedError
+from recsys_emb.errors import NotFittedError, counted
 from recsys_emb.evaluation.ranking import Finder
 from recsys_emb.lookup.new_rows import ByFeature, DrawnRows
 from recsys_emb.lookup.pretrained import PretrainedVectors
@@ -120,6 +120,20 @@ class Recommender:
         self._plan = Plan(objective, solver, epochs, early_stopping, seed, progress, given)
         self._fitted: Fitted | None = None
 
+    def __repr__(self) -> str:
+        """Say in a line what it is about, what it learns and what it knows."""
+        user, item = pair_of(self.schema)
+        fitted = self._fitted
+        objective = self._plan.objective if fitted is None else fitted.objective
+        said = [f"{user.name!r} × {item.name!r}", *([] if objective is None else [repr(objective)])]
+        if fitted is None:
+            said.append("not fitted")
+        else:
+            known = counted(len(fitted.memory.users), "user"), counted(len(fitted.memory.items), "item")
+            rows = sum(step.rows for step in fitted.lineage)
+            said.append(f"fitted: {', '.join(known)}, {counted(rows, 'row')}")
+        return f"Recommender({', '.join(said)})"
+
     @property
     def encoder(self) -> FeatureEncoder:
         """The fitted encoder: schema, vocabularies, statistics."""
@@ -127,7 +141,11 @@ class Recommender:
 
     @property
     def model(self) -> MatrixFactorization:
-        """The trained model, an ordinary `torch.nn.Module`."""
+        """The trained model, an ordinary `torch.nn.Module`, to look at or to train on.
+
+        Requests follow what torch does to its weights. Torch knows nothing of what is written through ``.data`` or
+        numpy: call `torch.autograd.graph.increment_version` on the weight then.
+        """
         return self._known().model
 
     @property
@@ -202,6 +220,11 @@ class Recommender:
         new_rows
             How the rows of new values begin, for all features or by feature name: `DrawnRows` (as at birth),
             `ZeroRows`, `MeanRows`, `InheritedRows` (what the unknown row knew) or `PretrainedRows`.
+
+        Warns
+        -----
+        UserWarning
+            When ratings are far off the scale of those so far.
         """
         if self._fitted is None:
             return self.fit(more)
@@ -216,8 +239,10 @@ class Recommender:
         Parameters
         ----------
         frame
-            Any source with every feature column of the schema; the label is not read. The position is taken as it
-            stands; where it is null, the missing row.
+            Any source with the user and the item; the label is not read. What describes the users, what describes the
+            items, the context and the position count as they stand, null as the missing row; each may be left out as
+            a whole. The pair is then scored as `recommend` scores it: by what training last said of user and item,
+            without a context, at the position's ``serve_at``. So what `recommend` answers can be handed back.
 
         Returns
         -------
@@ -227,7 +252,7 @@ class Recommender:
         Raises
         ------
         ColumnError
-            When a feature column is not there.
+            When the user or the item is not there, or only a part of what describes one of them.
         """
         return predict(self._ready(), frame)
 
@@ -320,7 +345,7 @@ class Recommender:
         return similar(self._ready(), items, k, index=index)
 
     def explain(self, frame: Any) -> pd.DataFrame:
-        """Take the predictions for the rows of a frame apart.
+        """Take the predictions for the rows of a frame apart; it may leave out what `predict` may do without.
 
         Returns
         -------
@@ -376,6 +401,11 @@ class Recommender:
         ------
         ColumnError
             When the schema declares a label and the frame has none.
+
+        Warns
+        -----
+        RepeatedPairsWarning
+            When ``exclude_seen`` counts most of the relevant pairs as missed.
         """
         return evaluate(self._ready(), frame, k, relevant_at=relevant_at, exclude_seen=exclude_seen)
 

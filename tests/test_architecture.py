@@ -66,12 +66,14 @@ DOORS: dict[str, set[str]] = {
     "recommender": {"pandas"},
 }
 
-# `Schema.infer` and `Schema.plan` are promised on Schema, and load the rooms above that know when they are called.
+# `Schema.infer` and `Schema.plan` are promised on Schema, `FeatureEncoder.save` and `load` on the encoder; these load
+# the rooms above that know when they are called.
 # `NotFittedError` stands among the errors and is scikit-learn's too; its room is loaded when it is named.
 UPWARD_ON_CALL = {
     ("schema.schema", "encoding.inference"),
     ("schema.schema", "reporting.planning"),
     ("schema.schema", "reporting.machines"),
+    ("encoding.encoder", "artifact.encoders"),
     ("errors", "not_fitted"),
 }
 
@@ -212,6 +214,23 @@ LOADS = {
     "from recsys_emb import FeatureEncoder, BatchLoader": {"torch", "pandas", "pyarrow", "sklearn", "scipy"},
     "from recsys_emb import *": set(HEAVY) - {"pydantic"},
 }
+
+
+TWO_THREADS = """
+import threading, recsys_emb
+both, found = threading.Barrier(2), []
+def ask(name):
+    both.wait()
+    found.append(getattr(recsys_emb, name))
+threads = [threading.Thread(target=ask, args=(name,)) for name in ("Schema", "Categorical")]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len(found) == 2
+"""
+
+
+def test_two_threads_may_load_names_at_the_same_time() -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", TWO_THREADS], check=True)
 
 
 @pytest.mark.parametrize("statement", LOADS)

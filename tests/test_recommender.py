@@ -20,6 +20,7 @@ from recsys_emb.errors import (
     FitError,
     KeyTypeError,
     NotFittedError,
+    RepeatedPairsWarning,
     SchemaError,
     UnknownValueError,
 )
@@ -189,7 +190,7 @@ def test_the_callers_frame_stays_as_it_was() -> None:
     before = frame.copy(deep=True)
     recommender = fitted(RICH, frame)
     recommender.predict(frame)
-    recommender.evaluate(frame)
+    recommender.evaluate(frame, exclude_seen=False)
     recommender.explain(frame)
     pd.testing.assert_frame_equal(frame, before)
 
@@ -209,9 +210,37 @@ def test_any_number_of_rows_can_be_predicted(rich: Recommender, rows: int) -> No
     assert len(rich.explain(interactions(5)[:rows])) == rows
 
 
-def test_every_feature_column_must_be_there(rich: Recommender) -> None:
-    with pytest.raises(ColumnError, match="frame: expected a column 'slot'"):
-        rich.predict(interactions().drop(columns="slot"))
+@pytest.mark.parametrize("verb", ["predict", "explain"])
+def test_what_is_recommended_can_be_handed_back(verb: str, rich: Recommender) -> None:
+    answer = rich.recommend(["u3", "stranger"], k=8, exclude_seen=False)
+    again = getattr(rich, verb)(answer)
+    assert (again if verb == "predict" else again["score"]).tolist() == answer["score"].tolist()
+    one = {"user": [answer["user"][0]], "item": [answer["item"][0]]}
+    assert rich.predict(one).tolist() == answer["score"][:1].tolist()
+
+
+def test_what_a_frame_says_counts_beside_what_is_remembered(rich: Recommender) -> None:
+    asked = pd.DataFrame({"user": ["u3"], "item": [101], "slot": [4]})
+    last = interactions().drop_duplicates("item", keep="last").set_index("item").loc[[101]]
+    full = asked.assign(age=23.0, genres=list(last["genres"]), brand=list(last["brand"]), device=None)
+    assert rich.predict(asked).tolist() == rich.predict(full).tolist()
+    assert rich.predict(asked).tolist() != rich.predict(asked.assign(slot=1)).tolist()
+
+
+@pytest.mark.parametrize("form", ["frame", "row"])
+def test_a_part_of_what_describes_an_item_is_refused(form: str, rich: Recommender) -> None:
+    row = {"user": ["u3"], "item": [101], "brand": ["x"]}
+    assert message(ColumnError, lambda: rich.predict(pd.DataFrame(row) if form == "frame" else row)) == (
+        "Recommender.predict: expected 'genres', 'brand' together, got 'brand' without 'genres'. "
+        "Add the rest, or leave all out to be scored as by recommend."
+    )
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_pair_needs_its_user_and_its_item(rows: int, rich: Recommender) -> None:
+    assert len(rich.predict(interactions()[:rows][["user", "item"]])) == rows
+    with pytest.raises(ColumnError, match="frame: expected a column 'item'"):
+        rich.predict(interactions()[:rows][["user"]])
 
 
 def test_ratings_stay_within_the_range_of_the_training_label() -> None:
@@ -460,6 +489,19 @@ def test_a_model_that_holds_nan_answers_nothing() -> None:
         assert message(FitError, ask) == expected
 
 
+def test_a_ruined_model_does_not_replace_a_good_one_whoever_wrote_into_it(tmp_path: Path) -> None:
+    recommender = fitted()
+    recommender.save(tmp_path / "model")
+    recommender.recommend(["u1"])
+    recommender.model.biases.lookup("item").weight.data[5] = torch.nan
+    expected = (
+        "Recommender: expected finite weights, got 1 number not finite in 'biases.tables.1.weight'. "
+        "Fit again with a lower learning rate."
+    )
+    assert message(FitError, lambda: recommender.save(tmp_path / "model")) == expected
+    assert len(Recommender.load(tmp_path / "model").recommend(["u1"], k=1)) == 1
+
+
 # --- similar, explain, embeddings ----------------------------------------------------------------------------------
 
 
@@ -565,7 +607,7 @@ def test_ratings_are_judged_by_their_errors(rich: Recommender) -> None:
 
 
 def test_clicks_are_judged_by_auc_and_log_loss() -> None:
-    figures = fitted(CLICKED).evaluate(interactions(60, seed=5))
+    figures = fitted(CLICKED).evaluate(interactions(60, seed=5), exclude_seen=False)
     assert {"auc", "log_loss", "recall", "ndcg", "mrr", "hit_rate"} < set(figures)
     assert "rmse" not in figures
 
@@ -598,8 +640,22 @@ def test_unknown_users_and_items_of_a_test_stay_apart() -> None:
 def test_what_training_has_seen_cannot_be_found_unless_it_may_be_recommended() -> None:
     frame = interactions()
     recommender = fitted(frame=frame)
-    assert recommender.evaluate(frame, k=8)["recall"] == 0.0
+    pairs = len(frame[["user", "item"]].drop_duplicates())
+    with pytest.warns(RepeatedPairsWarning) as caught:
+        assert recommender.evaluate(frame, k=8)["recall"] == 0.0
+    assert [str(one.message) for one in caught] == [
+        f"Recommender.evaluate: expected relevant pairs that training did not see, got {pairs} of {pairs} among the "
+        "training rows, which are not recommended and count as missed. Judge by held-out rows, or say "
+        "exclude_seen=False."
+    ]
+    assert caught[0].filename == __file__
     assert recommender.evaluate(frame, k=8, exclude_seen=False)["recall"] == 1.0
+
+
+def test_a_test_may_repeat_half_of_its_pairs_unremarked() -> None:
+    frame = pd.DataFrame({"user": ["a", "a", "b"], "item": [1, 2, 3], "stars": [1.0, 2.0, 3.0]})
+    test = pd.DataFrame({"user": ["a", "a"], "item": [2, 3], "stars": 5.0})
+    assert fitted(frame=frame).evaluate(test, k=2)["recall"] == 0.5
 
 
 def test_an_empty_test_says_nothing() -> None:
@@ -629,6 +685,26 @@ def test_new_users_and_items_are_learned_and_old_indices_stay() -> None:
     answer = recommender.recommend(["newcomer"], k=20, exclude_seen=False)
     assert answer["known"].all()
     assert set(more["item"]) <= set(answer["item"])
+
+
+def test_labels_of_another_scale_give_a_warning() -> None:
+    recommender = fitted()
+    stars = interactions()["stars"]
+    more = interactions(4, seed=9).assign(stars=[50, 3, 40, 50])
+    with pytest.warns(UserWarning, match="partial_fit") as caught:
+        recommender.partial_fit(more)
+    assert [str(one.message) for one in caught] == [
+        f"Recommender.partial_fit: stars: expected labels like those so far, from {stars.min():g} to {stars.max():g}, "
+        "got 40.0, 50.0 in 3 rows. They count as they stand, and ratings up to them may be predicted from now on. "
+        "Bring them to the same scale."
+    ]
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("stars", [0, 6, 9])
+def test_labels_somewhat_beyond_the_range_are_learned_unremarked(stars: float) -> None:
+    recommender = fitted().partial_fit(interactions(4, seed=9).assign(stars=stars))
+    assert recommender.predict(interactions()).between(min(stars, 1), max(stars, 5)).all()
 
 
 def test_strangers_to_new_rows_keep_their_scores_bit_for_bit() -> None:
@@ -670,7 +746,8 @@ def test_a_partial_fit_without_rows_changes_nothing() -> None:
 
 def test_a_wider_label_widens_the_range_of_predictions() -> None:
     recommender = fitted(objective=SquaredError())
-    recommender.partial_fit(interactions(5).assign(stars=100.0))
+    with pytest.warns(UserWarning, match="got 100.0 in 5 rows"):
+        recommender.partial_fit(interactions(5).assign(stars=100.0))
     with torch.no_grad():
         recommender.model.offset.fill_(1e6)
     assert recommender.predict(interactions()).max() == 100.0
@@ -729,7 +806,7 @@ def test_features_with_awkward_names_work() -> None:
 
 
 def test_negatives_and_a_label_judge_by_auc_alone() -> None:
-    figures = fitted(CLICKED, objective=Logistic(negatives=2)).evaluate(interactions(60, seed=5))
+    figures = fitted(CLICKED, objective=Logistic(negatives=2)).evaluate(interactions(60, seed=5), exclude_seen=False)
     assert "auc" in figures
     assert "log_loss" not in figures
 

@@ -19,13 +19,20 @@ import pandas as pd
 HERE = Path(__file__).resolve().parent
 PACKAGE = "recbole==1.2.1"
 INSIDE = "recbole/dataset_example/ml-100k/ml-100k"
+FAILED = (
+    f"Could not fetch MovieLens 100K: it lies in the package {PACKAGE}, for which pip needs a network or an index that "
+    "has it. What runs without is on bundled data, for example python examples/open_bandit.py."
+)
 ROWS = {"ratings": 100_000, "users": 943, "items": 1_682}
 
 
 def download(folder: Path) -> zipfile.ZipFile:
-    """Fetch the wheel, without what it depends on, and open it."""
+    """Fetch the wheel, without what it depends on, and open it; where that fails, say so and exit with 1."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    subprocess.run([*command, "--dest", str(folder), PACKAGE], check=True)
+    done = subprocess.run([*command, "--dest", str(folder), PACKAGE], check=False, capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+        raise SystemExit(f"{FAILED} pip said: {reason}")
     return zipfile.ZipFile(next(folder.glob("*.whl")))
 
 

@@ -22,25 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
+from recsys_emb.artifact.encoders import read_encoder, write_encoder
 from recsys_emb.artifact.folder import read_folder, stays, write_folder
-from recsys_emb.artifact.manifest import file_hash, format_version, listed_hash, read_json
+from recsys_emb.artifact.manifest import format_version, read_json
 from recsys_emb.artifact.memory import MEMORY, Known, read_known, write_known
 from recsys_emb.artifact.migrations import steps
-from recsys_emb.artifact.tables import read_table, write_table
-from recsys_emb.artifact.weights import REMEDY, SETTINGS, WEIGHTS, read_model, write_model
+from recsys_emb.artifact.weights import SETTINGS, WEIGHTS, read_model, write_model
 from recsys_emb.encoding.batch import Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.entities import EntityTable
-from recsys_emb.encoding.learning import EncoderState
-from recsys_emb.errors import ArtifactError, listed
 from recsys_emb.models.matrix_factorization import MatrixFactorization
-from recsys_emb.schema.schema import Schema
-from recsys_emb.schema.tables import Unknown
-from recsys_emb.vocabulary.vocabulary import Vocabulary
-
-SCHEMA = "schema.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,39 +95,24 @@ def load_artifact(path: str | os.PathLike[str], *, mapped: bool = True) -> Artif
 
 
 def _write(folder: Path, artifact: Artifact) -> None:
-    state = artifact.encoder.to_state()
-    fingerprint = artifact.encoder.fingerprint
-    (folder / "vocabularies").mkdir()
-    vocabularies = {
-        name: _write_vocabulary(folder, f"vocabularies/{number:03}.parquet", vocabulary)
-        for number, (name, vocabulary) in enumerate(state.vocabularies.items())
-    }
     settings = {
         "settings": dict(artifact.settings),
-        "statistics": state.statistics,
-        "vocabularies": vocabularies,
+        **write_encoder(folder, artifact.encoder),
         "embedding_dim": artifact.model.vectors.embedding_dim,
         # How rows that grow later are drawn.
         "init_std": float(artifact.model.vectors.init_std),
         "seed": int(artifact.model.vectors.seed),
-        "fingerprint": fingerprint,
     }
-    (folder / SCHEMA).write_text(state.schema.to_json(), encoding="utf-8")
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2, allow_nan=False), encoding="utf-8")
-    write_model(folder, artifact.model, fingerprint)
+    write_model(folder, artifact.model, artifact.encoder.fingerprint)
     write_known(folder / MEMORY, Known(artifact.users, artifact.items, artifact.seen))
-
-
-def _write_vocabulary(folder: Path, file: str, vocabulary: Vocabulary) -> dict[str, str]:
-    write_table(vocabulary.to_table(), folder / file)
-    return {"file": file, "sha256": file_hash(folder / file), "fingerprint": vocabulary.fingerprint}
 
 
 def _read(folder: Path, *, mapped: bool) -> Artifact:
     migrations, settings = steps(format_version(folder)), read_json(folder / SETTINGS)
     for step in migrations:
         settings = step.described(settings)
-    encoder = _read_encoder(folder, settings)
+    encoder = read_encoder(folder, settings, SETTINGS)
     model = read_model(folder, encoder, settings, migrations=migrations, mapped=mapped)
     earlier = [known for step in migrations if (known := step.known(folder, encoder)) is not None]
     users, items, seen = earlier[0] if earlier else read_known(folder / MEMORY, encoder, mapped=mapped)
@@ -145,34 +121,3 @@ def _read(folder: Path, *, mapped: bool) -> Artifact:
     for step in migrations:
         kept = step.settled(kept, encoder)
     return Artifact(encoder, model, users, items, seen, kept)
-
-
-def _read_encoder(folder: Path, settings: Mapping[str, Any]) -> FeatureEncoder:
-    try:
-        schema = Schema.from_json((folder / SCHEMA).read_text(encoding="utf-8"))
-        unknown = {feature.name: feature.unknown for feature in schema.keyed}
-        vocabularies = {
-            name: _read_vocabulary(folder, said, name, unknown[name]) for name, said in settings["vocabularies"].items()
-        }
-        encoder = FeatureEncoder.from_state(EncoderState.from_parts(schema, vocabularies, settings["statistics"]))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, pa.ArrowException) as error:
-        if isinstance(error, ArtifactError):
-            raise
-        got = str(error).rstrip(".")
-        raise ArtifactError(
-            f"{SETTINGS}: expected {SCHEMA}, vocabularies and statistics that fit each other, got {got}. {REMEDY}"
-        ) from error
-    if encoder.fingerprint != settings.get("fingerprint"):
-        raise ArtifactError(f"{SETTINGS}: expected the fingerprint of these vocabularies, got another one. {REMEDY}")
-    return encoder
-
-
-def _read_vocabulary(folder: Path, said: Mapping[str, str], name: str, unknown: Unknown) -> Vocabulary:
-    file, names = said["file"], [path.relative_to(folder).as_posix() for path in folder.glob("vocabularies/*.parquet")]
-    if file not in names:
-        raise ArtifactError(f"{SETTINGS}: expected one of {listed(sorted(names))}, got {file!r}. {REMEDY}")
-    # The manifest's hash was checked; a file that was there when the fingerprint was taken need not be hashed again.
-    if "sha256" in said and listed_hash(folder, file) != said["sha256"]:
-        raise ArtifactError(f"{SETTINGS}: expected {file!r} as it was saved with it, got another one. {REMEDY}")
-    table, fingerprint = read_table(folder / file), said.get("fingerprint") if "sha256" in said else None
-    return Vocabulary.from_table(table, name=name, unknown=unknown, lazily=True, fingerprint=fingerprint)

@@ -104,11 +104,6 @@ def read_folder(
     )
 
 
-def check_folder(folder: Path, *, kind: str = "model") -> None:
-    """Raise `ArtifactError` unless the folder is of a kind and holds exactly the files of its manifest, unaltered."""
-    read_sealed(folder, lambda _: None, kind)
-
-
 def list_folder(path: str | os.PathLike[str], *, kind: str = "model") -> Listing:
     """List the files of a folder, and their sizes, without reading their content.
 

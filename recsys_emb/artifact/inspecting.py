@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recsys_emb.artifact.contents import SCHEMA
+from recsys_emb.artifact.encoders import SCHEMA
 from recsys_emb.artifact.folder import list_folder
 from recsys_emb.artifact.listing import Listing
 from recsys_emb.artifact.manifest import LARGEST_JSON, parse_json
@@ -57,6 +57,11 @@ class Contents:
         """Numbers in the model's tables."""
         shapes = [said.partition(" ")[2] for name, said in self.tensors.items() if ".tables." in name]
         return sum(_product(shape) for shape in shapes)
+
+    def __repr__(self) -> str:
+        """Say in a line what it is, as `inspect` has printed the rest."""
+        size = _size(sum(self.files.values()))
+        return f"Contents(format {self.format_version}, {len(self.files)} files, {size})"
 
     def __str__(self) -> str:
         """Describe it in a few lines."""

@@ -98,7 +98,7 @@ def check_manifest(content: Mapping[str, object], kind: str, where: str) -> Mapp
         )
     found = content.get("kind", "model")
     if found != kind:
-        raise ArtifactError(f"{where}: expected a saved {kind}, got a {found}. Give the folder of a {kind}.")
+        raise ArtifactError(f"{where}: expected a saved {kind}, got {_a(found)}. Give the folder of {_a(kind)}.")
     if not isinstance(files, dict) or not all(_is_inside(name) for name in files):
         got = listed(name for name in files if not _is_inside(name)) if isinstance(files, dict) else repr(files)
         raise ArtifactError(f"{where}: expected a {MANIFEST!r} naming files inside the folder, got {got}. {_REMEDY}")
@@ -111,6 +111,11 @@ def current_save(content: Mapping[str, object], where: str) -> str:
     if name != "" and not (isinstance(name, str) and SAVE.fullmatch(name)):
         raise ArtifactError(f"{where}: expected a {MANIFEST!r} naming a save below it, got {name!r}. {_REMEDY}")
     return str(name)
+
+
+def _a(kind: object) -> str:
+    noun = str(kind)
+    return noun if noun.endswith("s") else f"an {noun}" if noun.startswith(tuple("aeiou")) else f"a {noun}"
 
 
 def described(files: Mapping[str, object], kind: str, **more: object) -> str:

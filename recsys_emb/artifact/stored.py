@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import secrets
-import warnings
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +32,7 @@ from recsys_emb.artifact.manifest import (
 )
 from recsys_emb.artifact.sealing import check_listed, read_sealed, seal
 from recsys_emb.artifact.store import BESIDE, Store
-from recsys_emb.errors import ArtifactError, listed
+from recsys_emb.errors import ArtifactError, listed, warn_outside
 from recsys_emb.sources.locations import Location
 
 _ATTEMPTS = 5
@@ -159,4 +158,4 @@ def _clear_away(store: Store, earlier: list[str], current: str) -> None:
             if name != current and touched is not None and store.changed - touched > _ABANDONED:
                 store.remove(name)
     except ArtifactError as error:
-        warnings.warn(f"Saved, but what was there before could not be removed and costs room. {error}", stacklevel=6)
+        warn_outside(f"Saved, but what was there before could not be removed and costs room. {error}")

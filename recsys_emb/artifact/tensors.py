@@ -24,7 +24,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
     try:
         save_file(copies, path, metadata=metadata)
     except SafetensorError as error:
-        raise OSError(f"{path.name}: expected to write {len(copies)} tensors, got {error}.") from error
+        raise OSError(
+            f"{path.name}: expected to write {len(copies)} tensors, got {error}. Make room, or save elsewhere."
+        ) from error
 
 
 def read_tensors(path: Path, *, mapped: bool) -> tuple[dict[str, Tensor], dict[str, str]]:

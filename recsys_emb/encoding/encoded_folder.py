@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -16,15 +15,15 @@ from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.encoded_table import EncodedReader
 from recsys_emb.encoding.row_encoder import Answers
 from recsys_emb.encoding.stacking import stack_rows
-from recsys_emb.errors import DataError, LineageError, counted, listed
+from recsys_emb.errors import DataError, LineageError, SchemaError, counted, listed
 from recsys_emb.schema import Schema
-from recsys_emb.sources.files import file_parts
+from recsys_emb.sources.files import named_parts
 from recsys_emb.sources.locations import Location, explained, locate
+from recsys_emb.sources.marked import FORMAT, KIND, MANIFEST, PART, read_mark
 from recsys_emb.sources.sources import Source
 from recsys_emb.sources.writing import UNFINISHED, write_bytes
 
-MANIFEST = "manifest.json"
-_FORMAT, _KIND, _VERSION = "recsys_emb", "encoded rows", 1
+_VERSION = 1
 _AGAIN = "Encode again with transform_to."
 
 
@@ -76,14 +75,18 @@ class EncodedRows:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.place = locate(os.fspath(folder))
         said = read_manifest(self.place)
-        if said is None or said["parts"] is None:
+        if said is None or said.get("parts") is None:
             got = "none" if said is None else "one that is not finished"
             raise DataError(f"{self.place.name}: expected a folder of encoded rows, got {got}. {_AGAIN}")
-        self.schema = Schema.from_json(json.dumps(said["schema"]))
-        self.answers = Answers(**said["answers"])
-        self.fingerprint: str = said["fingerprint"]
-        self.parts = tuple(EncodedPart(**part) for part in said["parts"])
-        self._limits: dict[str, int] = said["num_embeddings"]
+        try:
+            self.schema = Schema.from_json(json.dumps(said["schema"]))
+            self.answers = Answers(**said["answers"])
+            self.fingerprint: str = said["fingerprint"]
+            self.parts = tuple(EncodedPart(**part) for part in said["parts"])
+            self._limits: dict[str, int] = said["num_embeddings"]
+        except (KeyError, TypeError, SchemaError) as error:
+            got = f"an error: {error}".rstrip(".")
+            raise DataError(f"{self.place.name}: expected a whole {MANIFEST!r}, got {got}. {_AGAIN}") from error
         self._check_parts()
 
     def __repr__(self) -> str:
@@ -104,10 +107,7 @@ class EncodedRows:
     @cached_property
     def source(self) -> Source:
         """The parts, in the order of the rows that were encoded; columns are indices."""
-        if not self.parts:
-            return Source(())
-        found = {part.name: part for part in file_parts(self.place.name, {})}
-        return Source(tuple(found[part.name] for part in self.parts))
+        return Source(tuple(named_parts(self.place, [part.name for part in self.parts])))
 
     def reader(self, encoder: Fitted) -> EncodedReader:
         """Give what reads the rows of `source` as batches.
@@ -151,11 +151,12 @@ def claim(place: Location, manifest: Mapping[str, Any]) -> None:
 
 
 def finish(place: Location, manifest: Mapping[str, Any], parts: Sequence[EncodedPart]) -> None:
-    """Remove what belongs to no part, then say that all is there."""
+    """Remove parts of earlier runs and what dead writers left, then say that all is there."""
     named = {MANIFEST, *(part.name for part in parts)}
     with explained(place.name, "a folder to write to", "Check it and the permissions.", DataError):
         for info in _infos(place):
-            if info.base_name not in named and info.base_name.endswith((".parquet", UNFINISHED)):
+            is_part = PART.fullmatch(info.base_name) or info.base_name.endswith(UNFINISHED)
+            if is_part and info.base_name not in named:
                 place.filesystem.delete_file(info.path)
     _write(place, {**manifest, "parts": [asdict(part) for part in parts]})
 
@@ -168,14 +169,8 @@ def read_manifest(place: Location) -> dict[str, Any] | None:
     DataError
         When it was written by a newer version.
     """
-    try:
-        with place.filesystem.open_input_stream(posixpath.join(place.path, MANIFEST)) as file:
-            said = json.loads(file.read())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(said, dict) or said.get("format") != _FORMAT or said.get("kind") != _KIND:
-        return None
-    if said.get("format_version") != _VERSION:
+    said = read_mark(place.filesystem, place.path)
+    if said is not None and said.get("format_version") != _VERSION:
         raise DataError(
             f"{place.name}: expected format version {_VERSION}, got {said.get('format_version')!r}. Upgrade recsys_emb."
         )
@@ -185,8 +180,8 @@ def read_manifest(place: Location) -> dict[str, Any] | None:
 def described(schema: Schema, answers: Answers, fingerprint: str, limits: Mapping[str, int]) -> dict[str, Any]:
     """Describe encoded rows as a manifest does, but for its parts."""
     return {
-        "format": _FORMAT,
-        "kind": _KIND,
+        "format": FORMAT,
+        "kind": KIND,
         "format_version": _VERSION,
         "fingerprint": fingerprint,
         "schema": json.loads(schema.to_json()),
@@ -201,4 +196,5 @@ def _write(place: Location, content: Mapping[str, Any]) -> None:
 
 def _infos(place: Location) -> list[fs.FileInfo]:
     selector = fs.FileSelector(place.path, allow_not_found=True)
-    return [info for info in place.filesystem.get_file_info(selector) if info.type == fs.FileType.File]
+    with explained(place.name, "a folder that can be listed", "Check it and the permissions.", DataError):
+        return [info for info in place.filesystem.get_file_info(selector) if info.type == fs.FileType.File]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,8 @@ from recsys_emb.errors import (
     listed,
 )
 from recsys_emb.schema import History, Schema
-from recsys_emb.sources.sources import open_source
+from recsys_emb.sources.locations import locate
+from recsys_emb.sources.sources import open_source, refuse_output_in
 from recsys_emb.vocabulary.spilling import Spill
 from recsys_emb.vocabulary.vocabulary import Vocabulary
 
@@ -120,9 +123,13 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             self._learn(source, None, stay=not renumber)
             return self
         opened = open_source(source, folder_types(self.schema))
-        with threads_unless(engine) as workers:
-            learned = learn_on(workers, self.schema, opened, spill=spill, progress=progress)
-        self._take(*learned, stay=not renumber)
+        with ExitStack() as held:
+            # On an error it is emptied, once the threads have ended, so that the fit can be tried again.
+            place = None if spill is None else held.enter_context(spill.claimed())
+            above = 0 if spill is None else spill.above
+            with threads_unless(engine) as workers:
+                learned = learn_on(workers, self.schema, opened, place=place, above=above, progress=progress)
+            self._take(*learned, stay=not renumber)
         return self
 
     def partial_fit(self, source: Any, y: object = None) -> FeatureEncoder:
@@ -229,12 +236,14 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         Raises
         ------
         DataError
-            As `transform`, also naming the row group; or when the folder holds anything else.
+            As `transform`, also naming the row group; or when the folder holds anything else, or lies where the next
+            reading of ``source`` would find it.
         EngineError
             When the engine lost workers too often.
         """
         state = self.to_state()
         opened = open_source(source, self.row_encoder.types)
+        refuse_output_in(source, locate(os.fspath(folder)))
         with threads_unless(engine) as workers:
             return transform_on(workers, state, opened, folder, with_label=with_label, progress=progress)
 
@@ -367,6 +376,46 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         """Make the encoder that `to_state` described."""
         encoder = cls(state.schema)
         encoder._restore(state)
+        return encoder
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save what was learned as a folder of JSON and Parquet, in one step.
+
+        Parameters
+        ----------
+        path
+            Of the folder, or its URI in an object store. Nothing, an empty folder or a saved encoder may be there.
+
+        Raises
+        ------
+        NotFittedError
+            Before a fit.
+        ArtifactError
+            When something else stands there; it is left as it is.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from recsys_emb.schema import Categorical, Schema
+        >>> encoder = FeatureEncoder(Schema(user=Categorical("user_id"))).fit({"user_id": ["ann", "bob"]})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     encoder.save(folder)
+        ...     FeatureEncoder.load(folder).transform({"user_id": ["bob", "eve"]})["user_id"]
+        tensor([4, 2])
+        """
+        # A promise of the encoder, kept by the room above that knows folders.
+        importlib.import_module("recsys_emb.artifact.encoders").save_encoder(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> FeatureEncoder:
+        """Load what `save` wrote; no code in it is run.
+
+        Raises
+        ------
+        ArtifactError
+            When the folder is not one, is damaged or added to, holds a model, or was written by a newer version.
+        """
+        encoder: FeatureEncoder = importlib.import_module("recsys_emb.artifact.encoders").load_encoder(path)
         return encoder
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from recsys_emb.encoding.engine_pieces import Sent, submit_pieces
 from recsys_emb.encoding.learning import EncoderState, Learning
 from recsys_emb.engines.engine import Engine, Handle, watched
 from recsys_emb.schema import Schema
 from recsys_emb.schema.tables import Unknown
+from recsys_emb.sources.locations import Location
 from recsys_emb.sources.pieces import Piece, pieces
 from recsys_emb.sources.sources import Source
 from recsys_emb.vocabulary.ranking import Limits, Ranked, rank_on, shards_of
-from recsys_emb.vocabulary.spilling import Spill, spill_on
+from recsys_emb.vocabulary.spilling import spill_on
 from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 _SHARD_BYTES = 2**27  # of columns as they are read, which is more than their distinct values take
@@ -28,9 +26,15 @@ _MOST_SHARDS = 256
 
 
 def learn_on(
-    engine: Engine, schema: Schema, source: Source, *, spill: Spill | None = None, progress: bool | None = None
+    engine: Engine,
+    schema: Schema,
+    source: Source,
+    *,
+    place: Location | None = None,
+    above: int = 0,
+    progress: bool | None = None,
 ) -> tuple[int, EncoderState]:
-    """Learn from all rows of a source, and count them.
+    """Learn from all rows of a source, and count them; vocabularies of more than ``above`` values go to a place.
 
     Raises
     ------
@@ -40,7 +44,6 @@ def learn_on(
     learning = Learning(schema)
     columns = list(dict.fromkeys(learning.columns))
     source.check(columns)
-    place = None if spill is None else spill.claim()
     number = max(2, engine.workers, min(source.size(columns) // _SHARD_BYTES, _MOST_SHARDS))
 
     def count(piece: Piece, sent: Sent) -> list[Handle]:
@@ -59,8 +62,8 @@ def learn_on(
     ranges, sizes = rank_on(engine, shards, {name: limits for name, (limits, _) in rules.items()})
     large: dict[str, tuple[Limits, Unknown]] = {}
     found: dict[str, Vocabulary] = {}
-    if spill is not None and place is not None:
-        large = {name: rule for name, rule in rules.items() if _size(name, rule[0], sizes) > spill.above}
+    if place is not None:
+        large = {name: rule for name, rule in rules.items() if _size(name, rule[0], sizes) > above}
         found |= spill_on(engine, ranges, sizes, large, place)
     small = {name: rule for name, rule in rules.items() if name not in large}
     return learning.num_rows, learning.state(found | _held(engine, ranges, small))
@@ -78,7 +81,7 @@ def _held(
     picked = [engine.submit(_picked, one, tuple(rules))[0] for one in ranges]
     pieces: list[dict[str, Ranked]] = list(engine.gather(picked))
     return {
-        name: Vocabulary(name, *_whole([one[name] for one in pieces], limits.max_size), unknown)
+        name: Vocabulary(name, *_first([one[name] for one in pieces], limits.max_size), unknown)
         for name, (limits, unknown) in rules.items()
     }
 
@@ -87,10 +90,9 @@ def _picked(ranks: Mapping[str, Ranked], names: tuple[str, ...]) -> dict[str, Ra
     return {name: ranks[name] for name in names}
 
 
-def _whole(ranges: Sequence[Ranked], max_size: int | None) -> Ranked:
-    values, counts = pa.concat_arrays([one.values for one in ranges]), np.concatenate([one.counts for one in ranges])
-    whole = Ranked(values, counts)
-    return whole if max_size is None or max_size >= len(counts) else whole.slice(0, max_size)
+def _first(ranges: Sequence[Ranked], max_size: int | None) -> Ranked:
+    ranked = Ranked.end_to_end(ranges)
+    return ranked if max_size is None or max_size >= len(ranked.counts) else ranked.slice(0, max_size)
 
 
 def _count(schema: Schema, piece: Piece, number: int) -> list[Any]:

@@ -26,9 +26,11 @@ from recsys_emb.engines.engine import Engine, Handle, watched
 from recsys_emb.sources.locations import Location, locate
 from recsys_emb.sources.pieces import Piece, pieces
 from recsys_emb.sources.sources import Source
-from recsys_emb.sources.writing import written
+from recsys_emb.sources.writing import refused, written
 from recsys_emb.vocabulary.shipping import Shipped
 from recsys_emb.vocabulary.vocabulary import Vocabulary
+
+_STEM_BYTES = 160  # of a name of 255 at most, which has more around it while it is written
 
 
 def transform_on(
@@ -97,13 +99,11 @@ def _write(shipment: Shipment, piece: Piece, answers: Answers, place: Location, 
     """Encode a piece into its file."""
     encoder, name, num_rows = shipment.joined(found), file_name(piece), 0
     schema = to_table(encoder.nothing(answers), answers).schema
-    with (
-        written(place, name) as path,
-        place.filesystem.open_output_stream(path) as file,
-        pq.ParquetWriter(file, schema, compression="zstd") as writer,
-    ):
+    with written(place, name) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for rows in piece.rows(list(dict.fromkeys([*encoder.columns, *answers.columns]))):
-            writer.write_table(to_table(encoder.encode(rows, answers), answers))
+            encoded = to_table(encoder.encode(rows, answers), answers)
+            with refused(place, name):
+                writer.write_table(encoded)
             num_rows += len(rows)
     size = place.filesystem.get_file_info(posixpath.join(place.path, name)).size
     return EncodedPart(name, num_rows, size)
@@ -112,8 +112,11 @@ def _write(shipment: Shipment, piece: Piece, answers: Answers, place: Location, 
 def file_name(piece: Piece) -> str:
     """Name the file of a piece: the number of its part, for the order; the part; the number of the piece.
 
+    The part is cut from the left where the name would be longer than file systems allow; the numbers tell files apart.
+
     >>> file_name(Piece("day=1/ratings.parquet", 4, 2, 0, True, lambda names: []))
     '00004-day=1.ratings-00002.parquet'
     """
     stem = re.sub(r"[^\w.=-]", "_", re.sub(r"\.(parquet|parq|pq)$", "", piece.part).replace("/", "."))
+    stem = stem.encode()[-_STEM_BYTES:].decode(errors="ignore")
     return f"{piece.place:05}-{stem}-{piece.number:05}.parquet"

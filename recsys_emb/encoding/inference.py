@@ -38,8 +38,8 @@ def infer_schema(source: Any, *, max_rows: int = 1_000_000, show: Callable[[str]
 
     Names tell the user, the item, the position and the label; types and cardinalities tell the kinds. A column
     with one value per user is a feature of the user, one with one value per item of the item, any other one is
-    context. Left out are times, constants, further labels and positions, what names users and items once more,
-    and what cannot be encoded. Read the table, then edit the schema.
+    context. Left out are times, constants, further labels and positions, what names users, items and rows once more,
+    and what cannot be encoded. Read the table, then edit the schema: of lists it counts the elements.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def infer_schema(source: Any, *, max_rows: int = 1_000_000, show: Callable[[str]
     columns = survey(source, max_rows)
     num_rows = max((facts.num_rows for facts in columns), default=0)
     if not num_rows:
-        raise DataError("infer_schema: expected at least one row, got none. Check the source.")
+        raise DataError("Schema.infer: expected at least one row, got none. Check the source.")
     picks = _Picks.of([facts for facts in columns if _why_useless(facts) is None])
     guesses = [_guess(facts, picks) for facts in columns]
     show(f"Based on {counted(num_rows, 'row')}:\n{_table(guesses)}")
     if not any(guess.feature for guess in guesses):
-        raise DataError("infer_schema: expected a column that could be a feature, got none. Write the schema by hand.")
+        raise DataError("Schema.infer: expected a column that could be a feature, got none. Write the schema by hand.")
     return _schema(guesses)
 
 
@@ -125,7 +125,7 @@ class _Picks:
         if facts is self.position:
             largest = pc.max(facts.values).as_py()
             feature = Position(facts.name, max_position=largest)
-            return _Guess(facts, "position", f"its name means a place, up to {largest}", feature)
+            return _Guess(facts, "position", f"its name means a place, up to {largest}; serve_at is None", feature)
         return _Guess(facts, "label", "its name means the outcome") if facts is self.label else None
 
 
@@ -163,7 +163,7 @@ def _guess_feature(facts: ColumnFacts, picks: _Picks) -> _Guess:
     for role, _, _, words in sides:
         if words_of(facts.name)[0] in words:
             return _Guess(facts, f"{role} feature", f"its name says {role}", _feature(facts, picks))
-    if _is_free_text(facts) and (picks.user or picks.item):
+    if (_is_free_text(facts) or _is_serial(facts)) and (picks.user or picks.item):
         return _Guess(facts, "left out", "nearly every row has its own")
     return _Guess(facts, "context", "neither user nor item decides it", _feature(facts, picks))
 
@@ -179,17 +179,17 @@ def _feature(facts: ColumnFacts, picks: _Picks) -> Feature:
 
 
 def _why_useless(facts: ColumnFacts) -> str | None:
-    if not facts.name:
-        return "it has no name"
-    if numbers_rows(facts.name):
-        return "it numbers the rows"
-    if pa.types.is_temporal(facts.type) or (facts.is_number and words_of(facts.name)[-1] in TIMES):
+    if not facts.name or numbers_rows(facts.name):
+        return "it numbers the rows" if facts.name else "it has no name"
+    if facts.holds_dates or (facts.is_number and words_of(facts.name)[-1] in TIMES):
         return "times are not encoded"
     if facts.codes is None or (facts.is_list and pa.types.is_floating(facts.type.value_type)):
         return "it does not hold keys"
     if not facts.distinct:
         return "it has no values"
-    return "it has one value only" if facts.distinct == 1 and not facts.missing else None
+    if facts.is_constant:
+        return "every row has the same values" if facts.distinct > 1 else "it has one value only"
+    return None
 
 
 def _identifies(facts: ColumnFacts, kind: frozenset[str]) -> float:
@@ -216,6 +216,12 @@ def _is_label(facts: ColumnFacts) -> float:
 def _is_free_text(facts: ColumnFacts) -> bool:
     is_text = _is_name(facts) and words_of(facts.name)[-1] not in IDS
     return is_text and facts.distinct > max(_NEARLY_ALL * (facts.num_rows - facts.missing), _FEW)
+
+
+def _is_serial(facts: ColumnFacts) -> bool:
+    """Whether integers number the rows: amounts may all differ too, but not when they lie close together."""
+    is_id = words_of(facts.name)[-1] in IDS
+    return facts.is_serial and facts.distinct > _FEW and (is_id or facts.is_dense)
 
 
 def _is_name(facts: ColumnFacts) -> bool:

@@ -14,12 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recsys_emb.errors import ColumnError, RecsysEmbError
-from recsys_emb.sources.arrow_types import is_list, is_number, type_name
+from recsys_emb.sources.arrow_types import is_list, is_number, is_text, type_name
 from recsys_emb.sources.frames import memory_part
 from recsys_emb.sources.lists import read_lists
 from recsys_emb.sources.parts import Rows
 from recsys_emb.sources.sources import Source, open_source
 from recsys_emb.vocabulary.vocabulary import Vocabulary, VocabularyBuilder
+
+# So many pairs of equals are expected of numbers that are drawn: with none, the chance is e^-8.
+_MEETINGS = 8
+_DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$"
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ class ColumnFacts:
     type
         Arrow type of its rows; of the values in a dictionary column.
     codes
-        int64 ``(N,)``: equal rows have equal codes, 0 is missing; None where the column holds no keys.
+        int64 ``(N,)``: equal rows have equal codes, 0 is missing; None where the column holds no keys. An empty list
+        is not missing.
     values
         Distinct values, or the distinct elements of lists.
     """
@@ -60,10 +65,34 @@ class ColumnFacts:
         """Whether there is a list per row."""
         return is_list(self.type)
 
-    @cached_property
+    @property
     def distinct(self) -> int:
-        """How many distinct rows there are, missing ones aside."""
-        return 0 if self.codes is None else len(np.unique(self.codes[self.codes > 0]))
+        """How many distinct values there are, or elements of lists; missing ones aside."""
+        return 0 if self.values is None else len(self.values)
+
+    @cached_property
+    def is_constant(self) -> bool:
+        """Whether all rows but the missing ones are the same."""
+        return self.codes is not None and len(np.unique(self.codes[self.codes > 0])) == 1
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether no integer is there twice, as with the numbers of orders."""
+        return pa.types.is_integer(self.type) and self.distinct == self.num_rows - self.missing
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether integers drawn from as wide a range would hardly all be distinct."""
+        least, most = pc.min_max(self.values).as_py().values()
+        pairs = self.distinct * (self.distinct - 1) / 2
+        return bool(pairs > _MEETINGS * (most - least + 1))
+
+    @property
+    def holds_dates(self) -> bool:
+        """Whether all values are times, of a type of their own or as text."""
+        if self.values is None or not is_text(self.type):
+            return bool(pa.types.is_temporal(self.type))
+        return bool(pc.all(pc.match_substring_regex(self.values, _DATE), min_count=1).as_py())
 
     def decides(self, other: ColumnFacts) -> bool:
         """Whether rows that agree here agree in ``other`` too."""
@@ -95,7 +124,7 @@ def survey(source: Any, max_rows: int) -> list[ColumnFacts]:
     found = [_facts(opened, name, max_rows) for name in once]
     sizes = {facts.name: facts.num_rows for facts in found if facts.num_rows}
     if len(set(sizes.values())) > 1:
-        raise ColumnError(f"infer_schema: expected columns of equal length, got {sizes!r}. Give every row a value.")
+        raise ColumnError(f"Schema.infer: expected columns of equal length, got {sizes!r}. Give every row a value.")
     return found
 
 
@@ -135,11 +164,15 @@ def _key_codes(chunks: list[pa.Array], name: str) -> tuple[npt.NDArray[np.int64]
 def _list_codes(chunks: list[pa.Array], name: str) -> tuple[npt.NDArray[np.int64], pa.Array]:
     lists = [read_lists(chunk, name) for chunk in chunks]
     vocabulary = _vocabulary([one.values for one in lists], name)
-    rows: list[tuple[int, ...] | None] = []
+    rows: list[tuple[int, ...]] = []
     for one in lists:
         indices = vocabulary.encode(one.values).tolist()
-        rows += [tuple(indices[one.offsets[row] : one.offsets[row + 1]]) or None for row in range(len(one.lengths))]
-    return pd.factorize(pd.Series(rows, dtype=object))[0].astype(np.int64) + 1, vocabulary.values
+        rows += [tuple(indices[one.offsets[row] : one.offsets[row + 1]]) for row in range(len(one.lengths))]
+    missing = np.concatenate(
+        [np.zeros(0, bool), *(chunk.is_null(nan_is_null=True).to_numpy(zero_copy_only=False) for chunk in chunks)]
+    )
+    codes = pd.factorize(pd.Series(rows, dtype=object))[0].astype(np.int64) + 1
+    return np.where(missing, 0, codes), vocabulary.values
 
 
 def _vocabulary(chunks: list[pa.Array], name: str) -> Vocabulary:

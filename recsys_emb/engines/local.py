@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from recsys_emb.engines.engine import Engine, Handle
-from recsys_emb.errors import DataError
+from recsys_emb.errors import at_least
 
 
 class Local:
@@ -27,7 +27,7 @@ class Local:
     Raises
     ------
     DataError
-        When ``workers`` is below 1.
+        When ``workers`` is no integer of at least 1.
 
     Examples
     --------
@@ -39,9 +39,7 @@ class Local:
     """
 
     def __init__(self, workers: int | None = None, *, executor: Executor | None = None) -> None:
-        if workers is not None and workers < 1:
-            raise DataError(f"Local: expected at least 1 worker, got {workers}. Leave workers= out to use all.")
-        self.workers = workers or _processors()
+        self.workers = _processors() if workers is None else at_least("Local", "workers", workers, 1)
         self._is_own = executor is None
         self._executor = executor or ThreadPoolExecutor(self.workers, thread_name_prefix="engine")
 

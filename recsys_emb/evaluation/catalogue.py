@@ -12,7 +12,7 @@ from torch import Tensor
 
 from recsys_emb.errors import DataError, IndexRangeError, counted
 
-NOTHING = -1
+NO_COLUMN = -1
 # Rough scores held at once: on a CPU 2 MiB, about a second-level cache.
 CPU_TILE, DEVICE_TILE = 2**19, 2**24
 # Pairs scored exactly at once.
@@ -95,7 +95,7 @@ class Catalogue:
         self.items = tie_order(numbers if candidates is None else _distinct(candidates, count)).to(vectors.device)
         places = self.items.new_zeros(count)
         places[numbers] = torch.arange(len(vectors), device=vectors.device)
-        self.columns = torch.full_like(places, NOTHING)
+        self.columns = torch.full_like(places, NO_COLUMN)
         self.columns[self.items] = torch.arange(len(self.items), device=vectors.device)
         chosen = places[self.items]
         self._vectors, self._biases = vectors.index_select(0, chosen), biases.index_select(0, chosen)

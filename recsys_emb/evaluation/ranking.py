@@ -20,8 +20,8 @@ from torch import Tensor
 
 from recsys_emb.encoding.batch import Jagged
 from recsys_emb.errors import DataError, counted
-from recsys_emb.evaluation.catalogue import Catalogue, Users, check_rows
-from recsys_emb.evaluation.scan import NO_COLUMN, Best, columns_of, scan_for, settle
+from recsys_emb.evaluation.catalogue import NO_COLUMN, Catalogue, Users, check_rows
+from recsys_emb.evaluation.scan import Best, columns_of, scan_for, settle
 
 NO_ITEM = -1
 # Users ranked together.

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import Jagged
-from recsys_emb.evaluation.catalogue import Catalogue
+from recsys_emb.evaluation.catalogue import NO_COLUMN, Catalogue
 
-NO_COLUMN = -1
 _WITH_KERNEL = {torch.float32, torch.float64}
 
 

@@ -189,7 +189,10 @@ def split_time(frame: pd.DataFrame, time: str, fraction: float = 0.2, *, pair: S
 
 def _check_frame(where: str, frame: pd.DataFrame, columns: Sequence[str]) -> None:
     if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"{where}: expected a pandas DataFrame, got {type(frame).__name__}. Convert it to pandas.")
+        house, name = type(frame).__module__.partition(".")[0], type(frame).__name__
+        got = name if house == "builtins" else f"a {name} of {house}"
+        how = ": frame.to_pandas()" if hasattr(frame, "to_pandas") else ""
+        raise DataError(f"{where}: expected a pandas DataFrame, got {got}. Convert it to pandas{how}.")
     names = [str(name) for name in frame.columns]
     for column in columns:
         found = names.count(column)

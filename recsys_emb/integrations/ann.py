@@ -14,9 +14,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from recsys_emb.errors import DataError, MissingDependencyError
-from recsys_emb.evaluation.catalogue import Catalogue
-from recsys_emb.evaluation.ranking import NO_ITEM
+from recsys_emb.errors import MissingDependencyError, at_least
+from recsys_emb.evaluation.catalogue import NO_COLUMN, Catalogue
 
 
 class ApproximateIndex:
@@ -58,9 +57,9 @@ class ApproximateIndex:
 
     def __init__(self, *, neighbours: int = 32, building_effort: int = 100, effort: int = 128) -> None:
         _faiss()
-        self.neighbours = _whole("neighbours", neighbours, least=2)
-        self.building_effort = _whole("building_effort", building_effort, least=1)
-        self.effort = _whole("effort", effort, least=1)
+        whole = functools.partial(at_least, "ApproximateIndex")
+        self.neighbours = whole("neighbours", neighbours, 2)
+        self.building_effort, self.effort = whole("building_effort", building_effort, 1), whole("effort", effort, 1)
         self._lock = threading.Lock()
         self._graphs: weakref.WeakKeyDictionary[Catalogue, Any] = weakref.WeakKeyDictionary()
 
@@ -81,7 +80,7 @@ class ApproximateIndex:
         vectors = _with_column(users, torch.ones(len(users)))
         # A power of two, so that users go together without a part in each other's answers.
         sizes = (2 ** wanted.clamp(min=1).double().log2().ceil()).long().clamp(max=len(catalogue)).cpu().numpy()
-        found = np.full((len(users), int(sizes.max()) if len(sizes) else 0), NO_ITEM, np.int64)
+        found = np.full((len(users), int(sizes.max()) if len(sizes) else 0), NO_COLUMN, np.int64)
         for size in np.unique(sizes).tolist():
             alike = np.flatnonzero(sizes == size)
             effort = faiss.SearchParametersHNSW(efSearch=max(self.effort, size))
@@ -133,15 +132,6 @@ def recall_of(found: pd.DataFrame, exact: pd.DataFrame) -> float:
 def _with_column(vectors: Tensor, last: Tensor) -> npt.NDArray[np.float32]:
     """Lay vectors and one more column out as faiss takes them."""
     return torch.cat([vectors.float(), last.float().to(vectors.device)[:, None]], dim=1).cpu().contiguous().numpy()
-
-
-def _whole(name: str, value: object, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        remedy = "More find more, and take longer."
-        raise DataError(
-            f"ApproximateIndex: expected {name} to be an integer of at least {least}, got {value!r}. {remedy}"
-        )
-    return int(value)
 
 
 def _faiss() -> Any:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from recsys_emb.engines.engine import Handle
-from recsys_emb.errors import DataError, EngineError, MissingDependencyError, RecsysEmbError
+from recsys_emb.errors import DataError, EngineError, MissingDependencyError, RecsysEmbError, at_least
 
 
 class Ray:
@@ -39,8 +39,8 @@ class Ray:
     MissingDependencyError
         When Ray is not installed.
     DataError
-        When ``workers`` or ``object_store_memory`` is given for a cluster that runs already, or ``retries`` is
-        below 0.
+        When ``workers`` or ``object_store_memory`` is given for a cluster that runs already, ``workers`` is below 1,
+        or ``retries`` below 0.
 
     Examples
     --------
@@ -57,8 +57,9 @@ class Ray:
         object_store_memory: int | None = None,
         retries: int = 3,
     ) -> None:
-        if retries < 0:
-            raise DataError(f"Ray: expected retries of at least 0, got {retries}. Give 0 or more.")
+        at_least("Ray", "retries", retries, 0)
+        if workers is not None:
+            at_least("Ray", "workers", workers, 1)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self._ray = _ray()
         self._starts = not self._ray.is_initialized()
@@ -90,15 +91,26 @@ class Ray:
         return [_Held(reference, called) for reference in ([found] if returns == 1 else found)]
 
     def gather(self, handles: Sequence[Handle]) -> Iterator[Any]:
-        """Yield the values; what is not done when one fails is called off."""
-        for place, handle in enumerate(handles):
-            try:
-                value = self._ray.get(handle.reference)
-            except self._ray.exceptions.RayError as error:
-                for other in handles[place + 1 :]:
-                    self._ray.cancel(other.reference)
-                raise self._explained(error, handle) from error
-            yield value
+        """Yield the values; what is not done when one fails, or when the caller stops, is called off."""
+        done = 0
+        try:
+            for handle in handles:
+                value = self._value(handle)
+                done += 1
+                yield value
+        finally:
+            # A cluster that was shut down meanwhile would be started again.
+            for other in handles[done:] if self._ray.is_initialized() else ():
+                self._ray.cancel(other.reference)
+
+    def _value(self, handle: _Held) -> Any:
+        try:
+            return self._ray.get(handle.reference)
+        except self._ray.exceptions.RayError as error:
+            explained = self._explained(error, handle)
+            if explained is error:
+                raise
+            raise explained from error
 
     def _explained(self, error: Exception, handle: _Held) -> Exception:
         cause = getattr(error, "cause", None)

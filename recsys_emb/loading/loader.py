@@ -19,8 +19,8 @@ from recsys_emb.encoding.encoded_table import EncodedReader
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.row_encoder import Answers, RowEncoder
 from recsys_emb.errors import DataError, at_least
-from recsys_emb.loading.feeds import StoredRows, StreamedRows, device_of, encoded_rows
-from recsys_emb.loading.orders import InOrder, Order, Shuffled, Windowed
+from recsys_emb.loading.feeds import Feed, StoredRows, StreamedRows, device_of, encoded_rows
+from recsys_emb.loading.orders import InOrder, Order, Shuffled, Windowed, digest_of
 from recsys_emb.loading.row_cache import RowCache
 from recsys_emb.loading.row_store import RowStore
 from recsys_emb.sources.locations import local_path
@@ -46,7 +46,7 @@ class BatchLoader(IterableDataset[Batch]):
     **Cache.** With ``cache``, the rows of files are encoded once for all runs, into files in that folder which are
     mapped into memory and shared by all processes: any number of them may start at once. They are written anew when
     a source file has another size or time of change, or ``encoder`` learned something else. The order is the same as
-    without.
+    without, but with ``window``, for the blocks are others.
 
     **Ranks** take consecutive, disjoint ranges of that order, ``num_rows * rank // world_size`` and so on, which
     differ by at most one row. In the rows' own order each reads its own row groups alone; with ``shuffle``, each of
@@ -193,7 +193,9 @@ class BatchLoader(IterableDataset[Batch]):
 
     def _settings(self) -> dict[str, Any]:
         names = ("num_rows", "batch_size", "shuffle", "seed", "rank", "world_size", "drop_last", "window")
-        return {name: getattr(self, name) for name in names}
+        settings = {name: getattr(self, name) for name in names}
+        # The order within windows depends on the blocks of the source as well.
+        return settings if self.window is None else {**settings, "blocks": digest_of(self._rows.blocks)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Stand where ``state`` says; the next iteration yields exactly the batches that were still to come.
@@ -213,10 +215,10 @@ class BatchLoader(IterableDataset[Batch]):
         self._next = self._resume_at = state["batch"]
 
 
-def _open_rows(
-    encoder: FeatureEncoder, source: Any, *, stored: bool, cache: str | os.PathLike[str] | None
-) -> StoredRows | StreamedRows:
+def _open_rows(encoder: FeatureEncoder, source: Any, *, stored: bool, cache: str | os.PathLike[str] | None) -> Feed:
     if isinstance(source, Batch):
+        if cache is not None:
+            raise DataError("BatchLoader: expected files for cache=, got a Batch. Leave cache= out: it is encoded.")
         return StoredRows(RowStore.of([source]) if device_of(source).type == "cpu" else source)
     schema = encoder.to_state().schema
     row_encoder: RowEncoder | EncodedReader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import hashlib
 import itertools
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,11 @@ import numpy as np
 
 from recsys_emb import kernels
 from recsys_emb.encoding.filling import Array
+
+
+def digest_of(blocks: Sequence[int]) -> str:
+    """Tell one division into blocks from another."""
+    return hashlib.sha256(np.asarray(blocks, np.int64).tobytes()).hexdigest()[:16]
 
 
 class Order(Protocol):

@@ -87,7 +87,7 @@ class RowCache:
         if place.is_dir():
             try:
                 return _open(place, template)
-            except (OSError, ValueError, KeyError):  # damaged
+            except (FileNotFoundError, ValueError, KeyError):  # damaged
                 shutil.rmtree(place, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=self.folder) as unfinished:

@@ -257,7 +257,9 @@ class FeatureEmbedding(nn.Module):
             self.fingerprint.copy_(to_buffer(self.meanings))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        check_weights(self.meanings, state_dict.get(f"{prefix}fingerprint"))
+        # Not imported: it stands on this module.
+        by_value = "recsys_emb.lookup.carrying.carry"
+        check_weights(self.meanings, state_dict.get(f"{prefix}fingerprint"), by_value=by_value)
         if "stack" not in self._modules:
             # A `FusedEmbedding` saved how its rows move beside its tables.
             for key in [key for key in state_dict if key.startswith(f"{prefix}stack.")]:

@@ -9,7 +9,7 @@ import torch
 from recsys_emb.encoding.columns import FIRST_POSITION
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.encoding.lineage import RowMeanings, vocabulary_of
-from recsys_emb.errors import ColumnError, did_you_mean, listed
+from recsys_emb.errors import ColumnError, DataError, did_you_mean, listed
 from recsys_emb.lookup.base import IndexLookup
 from recsys_emb.lookup.history import HistoryEmbedding
 from recsys_emb.lookup.new_rows import ByFeature, DrawnRows, Newcomers, NewRows, Start
@@ -27,7 +27,11 @@ def ways(new_rows: ByFeature, places: Mapping[str, int]) -> dict[str, NewRows]:
     ------
     ColumnError
         When there is no such feature.
+    DataError
+        When it is no way to begin.
     """
+    for way in new_rows.values() if isinstance(new_rows, Mapping) else [new_rows]:
+        _check_way(way)
     if not isinstance(new_rows, Mapping):
         return dict.fromkeys(places, new_rows)
     for name in new_rows:
@@ -36,6 +40,14 @@ def ways(new_rows: ByFeature, places: Mapping[str, int]) -> dict[str, NewRows]:
             raise ColumnError(f"grow: expected new_rows for some of {listed(places)}, got {name!r}.{hint}")
     chosen = {places[name]: way for name, way in new_rows.items()}
     return {name: chosen.get(place, DrawnRows()) for name, place in places.items()}
+
+
+def _check_way(way: object) -> None:
+    if isinstance(way, type):
+        name = way.__name__
+        raise DataError(f"grow: expected new_rows such as MeanRows(), got the class {name}. Call it: {name}().")
+    if not (hasattr(way, "start") and hasattr(way, "of_biases")):
+        raise DataError(f"grow: expected new_rows such as MeanRows(), got {way!r}. DrawnRows() begins as at birth.")
 
 
 @torch.no_grad()

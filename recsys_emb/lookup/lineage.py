@@ -23,8 +23,12 @@ def to_buffer(meanings: RowMeanings) -> Tensor:
     return torch.tensor(list(bytes.fromhex(meanings.fingerprint)), dtype=torch.uint8, device="cpu")
 
 
-def check_weights(meanings: RowMeanings | None, saved: object) -> None:
+def check_weights(
+    meanings: RowMeanings | None, saved: object, *, by_value: str = "MatrixFactorization.load_by_value"
+) -> None:
     """Refuse weights whose saved fingerprint says that their rows mean something else.
+
+    ``by_value`` names what carries them over instead.
 
     Raises
     ------
@@ -38,7 +42,7 @@ def check_weights(meanings: RowMeanings | None, saved: object) -> None:
         raise LineageError(
             f"load_state_dict: expected weights of the vocabularies {meanings.fingerprint[:12]}, got those of "
             f"{got[:12]}. Their rows stand for other values; load them with the encoder that they were trained with, "
-            "or by value with MatrixFactorization.load_by_value."
+            f"or by value with {by_value}."
         )
 
 

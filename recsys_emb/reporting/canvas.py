@@ -22,6 +22,7 @@ QUIET = "#8A8A8A"
 INK = "#262626"
 GRID = "#E6E6E6"
 _MOST_LABELS = 400
+_SIDES = (((6, 0), "left"), ((-6, 0), "right"), ((0, 9), "center"), ((0, -9), "center"))
 
 
 def new_canvas(
@@ -87,21 +88,34 @@ def calm(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def write_labels(figure: Figure, axes: Axes, points: NDArray[np.float64], labels: Sequence[object]) -> None:
-    """Write each label right or left of its point where it covers nothing; outermost points first."""
+def add_note(figure: Figure, text: str) -> None:
+    """Write a quiet line under everything, at the right."""
+    figure.supxlabel(text, x=0.99, ha="right", fontsize=9, color=QUIET)
+
+
+def write_labels(figure: Figure, axes: Axes, points: NDArray[np.float64], labels: Sequence[object]) -> int:
+    """Write each label beside its point where it covers nothing and no other point is near; give how many.
+
+    The outermost points come first.
+    """
     axes.margins(x=0.12)
     figure.draw_without_rendering()
     pixels = axes.transData.transform(points)
+    point = figure.dpi / 72
+    wide, high = 10 * point, 4 * point
     outermost = np.argsort(-np.square(points / (points.std(axis=0) + 1e-12)).sum(axis=1), kind="stable")
     written: list[Bbox] = []
     for row in outermost[:_MOST_LABELS]:
-        for shift, side in ((6, "left"), (-6, "right")):
-            text = axes.annotate(str(labels[row]), points[row], (shift, 0), textcoords="offset points", ha=side)
+        others = pixels[(pixels != pixels[row]).any(axis=1)]
+        for shift, side in _SIDES:
+            room = (high, wide) if side == "center" else (wide, high)  # more than a label is away from its own point
+            text = axes.annotate(str(labels[row]), points[row], shift, textcoords="offset points", ha=side)
             text.set(fontsize=8, color=INK, verticalalignment="center_baseline", in_layout=False)
             box = text.get_window_extent()
             inside = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
-            covers = ((pixels >= box.min) & (pixels <= box.max)).all(axis=1).any()
-            if inside and not covers and not any(box.overlaps(other) for other in written):
+            near = ((others >= box.min - room) & (others <= box.max + room)).all(axis=1).any()
+            if inside and not near and not any(box.overlaps(other) for other in written):
                 written.append(box)
                 break
             text.remove()
+    return len(written)

@@ -189,9 +189,9 @@ def _reserved(tables: Sequence[TableRows]) -> TextTable:
 
 
 def _bands(tables: Sequence[TableRows]) -> TextTable:
-    """Give a row per band and a column per table that has several."""
+    """Give a row per band and a column per table that has any."""
     columns = {_names(one): {band[:2]: band for band in one.bands()} for one in tables}
-    columns = {name: bands for name, bands in columns.items() if len(bands) > 1}
+    columns = {name: bands for name, bands in columns.items() if bands}
     ranges = sorted({place for bands in columns.values() for place in bands})
     rows = [[_range(*place), *(_length(bands.get(place)) for bands in columns.values())] for place in ranges]
     return TextTable(["times", *columns], rows, ())

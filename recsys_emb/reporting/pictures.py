@@ -11,7 +11,7 @@ from recsys_emb.reporting.canvas import COLOURS, INK, QUIET, add_beside, name_ro
 from recsys_emb.reporting.drift import LARGE
 from recsys_emb.reporting.feature_report import FeatureReport
 from recsys_emb.reporting.tables import TableRows
-from recsys_emb.reporting.text import in_bytes, plain
+from recsys_emb.reporting.text import decimal, in_bytes, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _BAR = 0.6
 _PALE = "#BDBDBD"
+_SAND = "#F2CE85"
 
 
 def draw_coverage(features: Sequence[FeatureReport], *, title: str) -> Figure:
@@ -45,15 +46,20 @@ def draw_coverage(features: Sequence[FeatureReport], *, title: str) -> Figure:
 def _draw_drift(axes: Axes, features: Sequence[FeatureReport]) -> None:
     drift = np.array([one.drift for one in features])
     places = np.arange(len(features))
+    chance = np.nan_to_num([one.drift_by_chance for one in features])
+    # The wide bar behind the narrow one: neither hides the other, however short they are.
+    axes.barh(places, chance, height=1.3 * _BAR, color=_SAND, label="drift that chance explains")
     axes.barh(places, np.nan_to_num(drift), height=_BAR / 2, color=INK, label="drift")
-    chance = [one.drift_by_chance for one in features]
-    axes.plot(chance, places, "|", color=COLOURS[4], ms=14, mew=3, label="drift that chance explains")
     axes.axvline(LARGE, color=COLOURS[1], lw=1, ls="--", label=f"held to be a shift, {LARGE}")
     name_rows(axes, [""] * len(features))
-    for place in np.flatnonzero(np.isnan(drift)):
-        axes.annotate("not given", (0, place), (4, 0), textcoords="offset points", va="center", size=9, color=QUIET)
-    # Chance may explain more than all there is to see; its mark may then lie outside.
-    axes.set_xlim(0, 1.08 * max(LARGE * 1.2, float(np.nan_to_num(drift).max(initial=0))))
+    # Chance may explain more than all there is to see; its bar then ends outside.
+    largest = max(LARGE * 1.2, float(np.nan_to_num(drift).max(initial=0)))
+    axes.set_xlim(0, 1.2 * largest)
+    for place, end in enumerate(np.nan_to_num(drift)):
+        text, colour = ("not given", QUIET) if np.isnan(drift[place]) else (decimal(end), INK)
+        beside = max(end, chance[place]) if chance[place] <= largest else end
+        note = axes.annotate(text, (beside, place), (5, 0), textcoords="offset points", va="center", size=9)
+        note.set(color=colour, in_layout=False)
 
 
 def draw_tables(tables: Sequence[TableRows], *, title: str) -> Figure:

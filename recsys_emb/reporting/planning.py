@@ -20,8 +20,9 @@ from recsys_emb.reporting.sizes import Sizes
 from recsys_emb.reporting.text import TextTable, in_bytes
 from recsys_emb.schema.columns import Feature, History, MultiCategorical, Numeric, Position
 
-# `Recommender.fit` was measured to hold up to so many times the encoded rows at its highest.
-_TRAINING = 9
+# `Recommender.fit` was measured to hold up to so many times the encoded rows at its highest, from some 3 million on:
+# of fewer, the allocator keeps a part that was freed.
+_TRAINING = 7
 _WORD = 8
 
 

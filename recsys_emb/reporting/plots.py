@@ -6,6 +6,7 @@ loaded when the first picture is drawn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,11 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.decomposition import PCA
 
 from recsys_emb.errors import DataError, counted
-from recsys_emb.reporting.canvas import COLOURS, QUIET, add_below, new_canvas, write_labels
+from recsys_emb.reporting.canvas import COLOURS, QUIET, add_below, add_note, new_canvas, write_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_MOST_TICKS = 20
 
 
 class History(Protocol):
@@ -31,7 +34,11 @@ class History(Protocol):
 
 
 def loss_curve(
-    history: History | pd.DataFrame, *, validation_label: str = "validation", title: str = "Learning by epoch"
+    history: History | pd.DataFrame,
+    *,
+    loss_label: str = "mean loss per row",
+    validation_label: str = "validation",
+    title: str = "Learning by epoch",
 ) -> Figure:
     """Draw the training loss by epoch and, under it, the validation figure with its best epoch.
 
@@ -40,8 +47,9 @@ def loss_curve(
     history
         `Recommender.history`, or a frame with the columns ``epoch``, ``train_loss`` and, where there was
         validation, ``validation``. Of a ``stage`` column, the stage ``"refit"`` is drawn apart.
-    validation_label
-        What the validation figure is: for ratings, the RMSE. Its axis is its own, since its unit is.
+    loss_label, validation_label
+        What the two figures are, and in what unit: of ratings, half the squared error in variances of the label, and
+        the RMSE. Each has an axis of its own, since its unit is.
     title
         Title of the picture.
 
@@ -68,7 +76,7 @@ def loss_curve(
         raise DataError("loss_curve: expected at least one epoch, got 0. Draw it after fit.")
     is_refit = frame["stage"].eq("refit") if "stage" in frame else pd.Series(False, index=frame.index)
     first, refit = frame[~is_refit], frame[is_refit]
-    figure, axes = new_canvas(title, "epoch (passes over the training rows)", "mean loss per row")
+    figure, axes = new_canvas(title, "epoch (passes over the training rows)", loss_label)
     _draw_epochs(axes, first["epoch"], first["train_loss"], color=COLOURS[0], label="training")
     if len(refit):
         _draw_epochs(axes, refit["epoch"], refit["train_loss"], color=COLOURS[2], ls="--", label="again, on all rows")
@@ -89,7 +97,8 @@ def weight_histogram(
     Parameters
     ----------
     before, after
-        Weights of any shape and number. Both are drawn on the same bins, as densities.
+        Weights of any shape and number. Both are drawn as densities on the same bins, one of which has 0 in its
+        middle, so that weights which are symmetric about 0 look so.
     title
         Title of the picture.
 
@@ -113,9 +122,9 @@ def weight_histogram(
     """
     weights = {"before": _flat("before", before), "after": _flat("after", after)}
     figure, axes = new_canvas(title, "weight", "density (area 1)")
-    bins = np.histogram_bin_edges(np.concatenate(list(weights.values())), bins=80)
+    bins = _bins_about_zero(list(weights.values()))
     for (name, values), colour in zip(weights.items(), (QUIET, COLOURS[0]), strict=True):
-        label = f"{name}: mean {values.mean():.2g}, sd {values.std():.2g}"
+        label = f"{name}: {_mean_and_spread(values)}"
         axes.hist(values, bins=list(bins), density=True, histtype="stepfilled", color=colour, alpha=0.25)
         axes.hist(values, bins=list(bins), density=True, histtype="step", color=colour, lw=2, label=label)
     axes.legend(frameon=False)
@@ -129,6 +138,7 @@ def position_effect(
     *,
     counts: ArrayLike | None = None,
     serve_at: int | None = None,
+    position_label: str = "position",
     unit: str = "units of the label",
     title: str = "What the position adds to a score",
 ) -> Figure:
@@ -144,6 +154,8 @@ def position_effect(
         int ``(P,)``, training rows at each position; drawn as bars below.
     serve_at
         Position that recommendations are scored at; it is marked.
+    position_label
+        What a position is, for the axis.
     unit
         Unit of the effects, for the axis.
     title
@@ -174,15 +186,20 @@ def position_effect(
         raise DataError(
             f"position_effect: expected equal lengths of at least 1, got {lengths}. Give one number per position."
         )
-    figure, axes = new_canvas(title, "position", f"effect ({unit})")
+    figure, axes = new_canvas(title, position_label, f"effect ({unit})")
     axes.axhline(0, color=QUIET, lw=1, zorder=1)
     axes.plot(places, heights, color=COLOURS[0], lw=2, marker="o", ms=5, zorder=2)
-    axes.locator_params(axis="x", integer=True)
+    if len(places) <= _MOST_TICKS:
+        axes.set_xticks(places)
+    else:
+        axes.locator_params(axis="x", integer=True)
     if serve_at is not None:
         axes.axvline(serve_at, color=COLOURS[1], lw=1.5, ls="--", zorder=1, label=f"served at {serve_at}")
         axes.legend(frameon=False)
     if seen is not None:
-        add_below(axes, "training rows", heights=(3, 1)).bar(places, seen, color=QUIET, width=0.8)
+        below = add_below(axes, "training rows", heights=(3, 1))
+        below.bar(places, seen, color=QUIET, width=0.8)
+        below.yaxis.set_major_formatter("{x:,.0f}")
     return figure
 
 
@@ -200,9 +217,10 @@ def item_map(
     vectors
         float ``(I, D)``, at least two rows.
     labels
-        One name per vector. As many are written as fit without touching; the outermost first.
+        One name per vector. As many are written as fit beside their own point and no other, the outermost first; the
+        picture says how many.
     groups
-        One group per vector, told apart by colour: the seven largest, the others as one.
+        One group per vector, told apart by colour: the seven largest, the others and those without (None) as one.
     title
         Title of the picture.
 
@@ -234,11 +252,13 @@ def item_map(
         f"{order} principal axis ({share:.0%} of variance)".replace("%", " %")
         for order, share in zip(("first", "second"), shares, strict=True)
     ]
-    figure, axes = new_canvas(title, *described, size=(8.0, 6.5))
+    figure, axes = new_canvas(title, *described, size=(9.5, 7.0))
     axes.grid(visible=False)
     _scatter(axes, points, groups)
     if labels is not None:
-        write_labels(figure, axes, points, labels)
+        written = write_labels(figure, axes, points, labels)
+        if written < len(points):
+            add_note(figure, f"Names stand where there is room: {written:,} of {len(points):,}.")
     return figure
 
 
@@ -265,6 +285,23 @@ def _flat(name: str, values: ArrayLike) -> NDArray[np.float64]:
     return flat
 
 
+def _bins_about_zero(samples: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Give equal bins, one with 0 in its middle, narrow enough to show the shape of the narrowest sample."""
+    edges = np.histogram_bin_edges(np.concatenate(samples), bins=80)
+    span = edges[-1] - edges[0]
+    spreads = [spread for sample in samples if (spread := float(sample.std())) > 0]
+    width = float(np.clip(min(spreads, default=span) / 2, span / 400, span / 80))
+    return (np.arange(np.floor(edges[0] / width), np.ceil(edges[-1] / width) + 2) - 0.5) * width
+
+
+def _mean_and_spread(values: NDArray[np.float64]) -> str:
+    """Give mean and deviation, the mean to a tenth of the deviation's first digit."""
+    mean, spread = float(values.mean()), float(values.std())
+    if spread > 0:
+        mean = round(mean, 1 - math.floor(math.log10(spread))) + 0.0  # no minus before a zero
+    return f"mean {mean:.2g}, sd {spread:.2g}"
+
+
 def _principal_axes(vectors: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Give points ``(I, 2)`` and the two axes' shares of variance."""
     if vectors.ndim != 2 or len(vectors) < 2 or not np.isfinite(vectors).all():
@@ -283,7 +320,7 @@ def _scatter(axes: Axes, points: NDArray[np.float64], groups: Sequence[object] |
     if groups is None:
         axes.scatter(points[:, 0], points[:, 1], s=size, color=COLOURS[0], alpha=0.75, lw=0)
         return
-    names = pd.Series(list(groups), dtype=object).map(str)
+    names = pd.Series(list(groups), dtype=object).map(str, na_action="ignore")
     largest = sorted(names.value_counts().index[: len(COLOURS) - 1])
     others = ~names.isin(largest).to_numpy()
     if others.any():

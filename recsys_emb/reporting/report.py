@@ -62,6 +62,8 @@ def report(encoder: FeatureEncoder, source: Any, *, top: int = 10) -> EncodingRe
 
     Raises
     ------
+    DataError
+        When ``encoder`` is something else; a `Recommender` has it as ``recommender.encoder``.
     NotFittedError
         Before a fit.
     ColumnError, KeyTypeError, DataError
@@ -91,6 +93,9 @@ def report(encoder: FeatureEncoder, source: Any, *, top: int = 10) -> EncodingRe
     device   Categorical            2    75.0 %   25.0 %    0.0 %     25.0 %  0.0000     2.4978
     film     Categorical            3    50.0 %    0.0 %   50.0 %     50.0 %  0.1559     4.4527  1 unknown value: 9 (2)
     """
+    if not isinstance(encoder, FeatureEncoder):
+        hint = "Pass recommender.encoder." if hasattr(encoder, "encoder") else "Pass the encoder, then the rows."
+        raise DataError(f"report: expected a fitted FeatureEncoder, got a {type(encoder).__name__}. {hint}")
     state = encoder.to_state()
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
         raise DataError(f"report: expected top to be an integer of at least 0, got {top!r}. It counts values.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.reporting.tables import TableRows
 from recsys_emb.reporting.text import plain
-from recsys_emb.schema.columns import Categorical, Feature, MultiCategorical, Position
+from recsys_emb.schema.columns import Categorical, Feature, Keyed, MultiCategorical, Position
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import RefuseUnknown
 
@@ -16,17 +16,28 @@ def warnings_of(schema: Schema, encoder: FeatureEncoder, tables: Sequence[TableR
     """Warn of reserved rows that requests read and training never updated, one line per reason."""
     rows = {name: one for one in tables for name in one.names}
     features = [feature for feature in schema.features if feature.name in rows]
-    return (*_unknown(features, rows), *_missing(schema, rows), *_position(schema.position, encoder, rows))
+    return (*_unknown(schema, features, rows), *_missing(schema, rows), *_position(schema.position, encoder, rows))
 
 
-def _unknown(features: Sequence[Feature], rows: Mapping[str, TableRows]) -> Iterator[str]:
+def _unknown(schema: Schema, features: Sequence[Feature], rows: Mapping[str, TableRows]) -> Iterator[str]:
+    owners = {one.name: one for one in schema.keyed}
     keyed = [one for one in features if isinstance(one, (Categorical, MultiCategorical))]
-    names = [one.name for one in keyed if not isinstance(one.unknown, RefuseUnknown) and rows[one.name].idle("unknown")]
-    if names:
+    idle = [one for one in keyed if not isinstance(one.unknown, RefuseUnknown) and rows[one.name].idle("unknown")]
+    names: dict[str, list[str]] = {}
+    for one in idle:
+        names.setdefault(_remedy(one, owners[one.vocabulary_name]), []).append(one.name)
+    for remedy, group in names.items():
         yield (
-            f"{_listed(names)}: values that the fit did not know are answered by an unknown row that no training row "
-            "reached; it adds nothing to a score. Let it learn: min_count=2, or unknown_dropout=0.05."
+            f"{_listed(group)}: values that the fit did not know are answered by an unknown row that no training row "
+            f"reached; it adds nothing to a score. Let it learn: {remedy}."
         )
+
+
+def _remedy(feature: Keyed, owner: Keyed) -> str:
+    """Say how training would reach the unknown row, beyond what is declared already."""
+    count, share = owner.min_count, feature.unknown_dropout
+    rarer = "min_count=2" if count == 1 else f"a min_count above {count}"
+    return f"{rarer}, or {f'an unknown_dropout above {share:g}' if share else 'unknown_dropout=0.05'}"
 
 
 def _missing(schema: Schema, rows: Mapping[str, TableRows]) -> Iterator[str]:

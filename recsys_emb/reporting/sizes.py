@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 from recsys_emb.encoding.columns import FIRST_POSITION
 from recsys_emb.errors import SchemaError, did_you_mean, listed
@@ -37,16 +39,22 @@ class Sizes:
     text: Mapping[str, float]
 
     def __post_init__(self) -> None:
-        if not _counts(self.rows):
-            raise SchemaError(f"Schema.plan: expected rows to be 0 or more, got {self.rows!r}. Count them.")
+        rows, distinct = _count(self.rows), {name: _count(count) for name, count in self.distinct.items()}
+        if rows is None:
+            raise SchemaError(
+                f"Schema.plan: expected rows to be an integer of 0 or more, got {self.rows!r}. Count them."
+            )
         owners = [one.name for one in self.schema.keyed if one.vocabulary is None]
         lists = [one.name for one in self.schema.features if isinstance(one, MultiCategorical)]
         _check_named("distinct", self.distinct, owners, needed=owners)
         _check_named("lengths", self.lengths, lists, needed=lists)
         _check_named("text", self.text, owners, needed=())
-        wrong = [name for name, count in self.distinct.items() if not _counts(count)]
+        wrong = [name for name, count in distinct.items() if count is None]
         if wrong:
             raise SchemaError(f"Schema.plan: expected counts in distinct=, got others for {listed(wrong)}. Count them.")
+        # Of one type from here on, whatever they were written as.
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "distinct", distinct)
 
     def values(self, feature: Feature) -> float:
         """Values of a feature's column in all."""
@@ -69,8 +77,10 @@ class Sizes:
         return UNKNOWN_INDEX + feature.unknown.rows + self.kept(feature.vocabulary_name)
 
 
-def _counts(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _count(value: Any) -> int | None:
+    """Give a whole number of any type, 1e6 too, as an integer; None for others, and below 0."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return int(value) if is_number and value >= 0 and value % 1 == 0 else None
 
 
 def _check_named(option: str, given: Mapping[str, float], names: list[str], *, needed: Iterable[str]) -> None:

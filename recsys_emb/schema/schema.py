@@ -164,6 +164,14 @@ class Schema:
                 feature.table,
                 "A shared table has one kind.",
             )
+            strengths = feature.share_table and owner.l2_scale != feature.l2_scale
+            refuse(
+                strengths,
+                where,
+                f"l2_scale={owner.l2_scale!r}, as {owner.name!r} declares",
+                feature.l2_scale,
+                "A shared table has one strength of L2.",
+            )
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -238,8 +246,8 @@ class Schema:
 
         Raises
         ------
-        SchemaError
-            When no column can be encoded.
+        DataError
+            When there are no rows, or no column that could be a feature.
         """
         # The contract puts this verb on Schema, two floors below the rooms that read sources.
         inference = importlib.import_module("recsys_emb.encoding.inference")

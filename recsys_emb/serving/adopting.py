@@ -11,6 +11,7 @@ from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.serving.fitted import Strength
 from recsys_emb.serving.keeping import pack
 from recsys_emb.serving.learning import Plan, concluded, open_again, read_rows
+from recsys_emb.serving.scoring import at_rest
 from recsys_emb.training.history import FitHistory
 from recsys_emb.training.objective import Objective
 
@@ -45,6 +46,6 @@ def save_recommender(
     source = open_again(train, schema, where="save_recommender")
     batch = read_rows(encoder, source, where="save_recommender", needed=(schema.label, schema.weight))
     strength = Strength.of(None, objective)
-    model.eval()
-    fitted = concluded(encoder, model, batch, objective, history or FitHistory(), strength=strength)
-    save_artifact(folder, pack(Plan(objective), fitted))
+    with at_rest(model):
+        fitted = concluded(encoder, model, batch, objective, history or FitHistory(), strength=strength)
+        save_artifact(folder, pack(Plan(objective), fitted))

@@ -95,14 +95,16 @@ class Askers:
         return Jagged(torch.cat([known.values, rows[owners.argsort(stable=True)]]), torch.cat([known.offsets, ends]))
 
     def known(self, fitted: Fitted) -> Tensor:
-        """Tell which of the A training knew and answers by their own rows: bool ``(A,)``."""
-        known = self.rows < len(fitted.memory.users)
-        return torch.cat([known, known.new_zeros(len(self.folded.biases))])[self.places]
+        """Tell which of the A training knew: bool ``(A,)``."""
+        rows = self.rows
+        if self.strangers is not None:
+            rows = torch.cat([rows, fitted.memory.users.rows_of(self.strangers.indices(fitted.user.name))])
+        return (rows < len(fitted.memory.users))[self.places]
 
     def routes(self, fitted: Fitted) -> npt.NDArray[np.object_]:
         """Say of each of the A what it is scored by: ``"trained"``, ``"history"`` or ``"unknown"``."""
-        other = np.where((self.places < len(self.indices)).numpy(), "unknown", "history")
-        return np.where(self.known(fitted).numpy(), "trained", other).astype(object)
+        own = np.where(self.known(fitted).numpy(), "trained", "unknown")
+        return np.where((self.places < len(self.indices)).numpy(), own, "history").astype(object)
 
     def _had(self, fitted: Fitted, strangers: Strangers, offer: Offer) -> tuple[Tensor, Tensor]:
         """Pair each stranger with the rows of an offer that stand in its history, or with it in training."""

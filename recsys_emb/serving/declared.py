@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from recsys_emb.errors import FitError
+import math
+import warnings
+
+import torch
+from torch import Tensor
+
+from recsys_emb.errors import FitError, counted, listed
 from recsys_emb.training.objective import EarlyStopping, whole, whole_seed
 
 _OBJECTIVE = ("defaults", "contrast", "check", "units", "targets", "constant", "loss", "validate", "answer")
@@ -53,3 +59,22 @@ def _check(expected: str, value: object, *, has: tuple[str, ...]) -> None:
         raise FitError(f"Recommender: expected {expected}, got the class {name}. Call it: {name}().")
     if value is not None and not all(hasattr(value, one) for one in has):
         raise FitError(f"Recommender: expected {expected}, got {value!r}. None leaves the choice to the library.")
+
+
+def warn_of_labels(label: Tensor | None, low: float, high: float, *, name: str) -> None:
+    """Say so when labels to go on with are not on the scale of those so far, which went from ``low`` to ``high``.
+
+    Further off than the range is wide, and than its numbers are large, nothing suggests that it is one scale.
+    """
+    if label is None or not math.isfinite(high - low):
+        return
+    allowed = max(high - low, abs(low), abs(high))
+    strange = label[(label < low - allowed) | (label > high + allowed)]
+    if len(strange):
+        warnings.warn(
+            f"Recommender.partial_fit: {name}: expected labels like those so far, from {low:g} to {high:g}, got "
+            f"{listed(torch.unique(strange).tolist())} in {counted(len(strange), 'row')}. They count as they stand, "
+            "and ratings up to them may be predicted from now on. Bring them to the same scale.",
+            UserWarning,
+            stacklevel=4,
+        )

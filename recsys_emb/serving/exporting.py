@@ -8,23 +8,23 @@ import numpy as np
 import pandas as pd
 import torch
 
-from recsys_emb.encoding.batch import Batch
 from recsys_emb.encoding.columns import to_series
 from recsys_emb.errors import ColumnError, did_you_mean, listed
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.scoring import BLOCK, at_rest, score_terms, total
+from recsys_emb.serving.telling import read_pairs
 from recsys_emb.training.losses import Logistic, SquaredError
 
 
 def predict(fitted: Fitted, frame: Any) -> pd.Series:
     """Answer `Recommender.predict`."""
-    batch = _read(fitted, frame)
+    batch = read_pairs(fitted, frame, where="Recommender.predict")
     return pd.Series(fitted.answer(batch).numpy(), index=_index_of(frame, len(batch)), name="score", copy=False)
 
 
 def explain(fitted: Fitted, frame: Any) -> pd.DataFrame:
     """Answer `Recommender.explain`."""
-    batch = _read(fitted, frame)
+    batch = read_pairs(fitted, frame, where="Recommender.explain")
     terms = score_terms(fitted.model, batch)
     score, objective = total(terms), fitted.objective
     answer = objective.answer(score, fitted.label.low, fitted.label.high)
@@ -57,13 +57,6 @@ def embeddings(fitted: Fitted, name: str) -> pd.DataFrame:
         ]
     rows = [np.array(row) for block in blocks for row in block]
     return pd.DataFrame({name: to_series(vocabulary.values, name), "vector": pd.Series(rows, dtype=object)})
-
-
-def _read(fitted: Fitted, frame: Any) -> Batch:
-    """Encode what is to be scored; a single row by the short way."""
-    if type(frame) is dict and all(type(column) is list and len(column) == 1 for column in frame.values()):
-        return fitted.encoder.transform_row({name: column[0] for name, column in frame.items()})
-    return fitted.encoder.transform(frame, with_label=False)
 
 
 def _index_of(frame: Any, length: int) -> pd.Index:

@@ -55,9 +55,10 @@ def fold_in(fitted: Fitted, strangers: Strangers) -> Side:
     around = _Around(fitted, rows, _histories(fitted, strangers))
     serving = _serving_side(fitted, strangers)
     vectors, biases = [], []
-    for number in range(len(strangers)):
-        mine = ((strangers.owners == number) & learned).nonzero()[:, 0]
-        solved = around.solve(mine, strangers.owners == number, Side(*(one[number] for one in serving)))
+    by_owner = strangers.owners.argsort(stable=True)
+    counts = strangers.owners.bincount(minlength=len(strangers))
+    for number, seen in enumerate(torch.split(by_owner, counts.tolist())):
+        solved = around.solve(seen[learned[seen]], seen, Side(*(one[number] for one in serving)))
         vectors.append(serving.vectors[number] + solved[:-1])
         biases.append(serving.biases[number] + solved[-1])
     nobody = serving.biases.new_zeros(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.errors import DataError
+from recsys_emb.errors import DataError, RepeatedPairsWarning
 from recsys_emb.evaluation.evaluate import evaluate_binary, evaluate_ranking, evaluate_ratings
 from recsys_emb.evaluation.metrics import auc
 from recsys_emb.schema.columns import Categorical
@@ -71,7 +72,24 @@ def _judge_rankings(fitted: Fitted, frame: Any, relevant: Tensor, k: int, *, exc
     """Rank the whole catalogue for every user of a frame, and judge it by the relevant rows."""
     users, lists = _relevant_items(fitted, frame, relevant)
     excluded = fitted.seen_rows(users) if exclude_seen else None
+    if excluded is not None:
+        _warn_of_seen(lists, excluded)
     return evaluate_ranking(fitted.catalogue, fitted.user_vectors(users), lists, k=k, excluded=excluded)
+
+
+def _warn_of_seen(relevant: Jagged, excluded: Jagged) -> None:
+    """Say so when most of what is relevant cannot be recommended, as training saw it."""
+    stride = 1 + max((int(one.values.max()) for one in (relevant, excluded) if len(one.values)), default=0)
+    wanted, barred = (torch.unique(one.owners * stride + one.values) for one in (relevant, excluded))
+    missed = int(torch.isin(wanted, barred, assume_unique=True).sum())
+    if 2 * missed > len(wanted):
+        warnings.warn(
+            f"Recommender.evaluate: expected relevant pairs that training did not see, got {missed} of {len(wanted)} "
+            "among the training rows, which are not recommended and count as missed. Judge by held-out rows, or say "
+            "exclude_seen=False.",
+            RepeatedPairsWarning,
+            stacklevel=5,
+        )
 
 
 def _relevant_items(fitted: Fitted, frame: Any, relevant: Tensor) -> tuple[Tensor, Jagged]:

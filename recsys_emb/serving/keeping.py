@@ -18,7 +18,7 @@ from recsys_emb.serving.settings import (
     read_strength,
     write_settings,
 )
-from recsys_emb.serving.weights import trust
+from recsys_emb.serving.weights import check_numbers, trust
 
 
 def pack(plan: Plan, fitted: Fitted) -> Artifact:
@@ -28,7 +28,10 @@ def pack(plan: Plan, fitted: Fitted) -> Artifact:
     ------
     ArtifactError
         When the objective is not one of this library.
+    FitError
+        When weights are not finite.
     """
+    check_numbers(fitted.model)
     memory, settings = fitted.memory, write_settings(plan, fitted)
     return Artifact(fitted.encoder, fitted.model, memory.users, memory.items, memory.seen, settings)
 

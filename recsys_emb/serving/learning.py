@@ -18,8 +18,8 @@ from recsys_emb.lookup.new_rows import ByFeature
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.schema import Schema
 from recsys_emb.serving.beginning import ByName, begin_with
-from recsys_emb.serving.choosing import choose_objective, choose_solver
-from recsys_emb.serving.declared import check_declared, read_numbers
+from recsys_emb.serving.choosing import choose_objective, choose_solver, settled
+from recsys_emb.serving.declared import check_declared, read_numbers, warn_of_labels
 from recsys_emb.serving.fitted import Fitted, LabelRange, Strength
 from recsys_emb.serving.lineage import Step
 from recsys_emb.serving.memory import Memory
@@ -30,6 +30,7 @@ from recsys_emb.sources.sources import Source, open_source
 from recsys_emb.training.checkpoints import Checkpoints
 from recsys_emb.training.fitting import Solver, train
 from recsys_emb.training.history import FitHistory
+from recsys_emb.training.losses import SquaredError
 from recsys_emb.training.objective import EarlyStopping, Objective
 from recsys_emb.training.past import Past
 
@@ -68,11 +69,11 @@ class Plan:
         where = "Recommender.fit: validation"
         held_out = None if validation is None else read_rows(encoder, validation, where=where, needed=columns[:1])
         label = LabelRange.of(batch.label)
-        objective = self.objective or self._said(*choose_objective(schema.label, label))
+        objective = self._objective_for(schema.label, label)
         model = MatrixFactorization(encoder, seed=self.seed)
         for name, coverage in begin_with(self.pretrained, model, encoder).items():
             self._tell(f"{name!r} begins with pretrained vectors: {coverage}")
-        solver = self.solver or self._said(*choose_solver(model, objective))
+        solver = self._solver_for(model, objective)
         checkpoints = None
         if checkpoint is not None:
             hashes = {name: vectors.fingerprint for name, vectors in self.pretrained.items()}
@@ -89,11 +90,13 @@ class Plan:
         encoder = FeatureEncoder.from_state(fitted.encoder.to_state()).partial_fit(source)
         columns = (fitted.schema.label, fitted.schema.weight)
         batch = read_rows(encoder, source, where="Recommender.partial_fit", needed=columns)
+        if isinstance(fitted.objective, SquaredError):
+            warn_of_labels(batch.label, fitted.label.low, fitted.label.high, name=fitted.schema.label or "label")
         model = copy.deepcopy(fitted.model)
         model.grow(encoder, new_rows=new_rows)
         if not len(batch):
             return fitted
-        solver = self.solver or self._said(*choose_solver(model, fitted.objective))
+        solver = self._solver_for(model, fitted.objective)
         history = self._train(model, batch, fitted.objective, solver, past=fitted.past)
         memory = fitted.memory.merged(Memory.from_batch(batch, encoder))
         label, lineage = (
@@ -149,10 +152,21 @@ class Plan:
             return self.epochs
         return min(stopping.min_epochs, objective.defaults.epochs)
 
-    def _said(self, chosen: Any, reason: str) -> Any:
-        """Tell a choice and its reason, unless the caller wants silence."""
-        self._tell(f"{chosen}, as {reason}.")
-        return chosen
+    def _objective_for(self, name: str | None, label: LabelRange) -> Objective:
+        """Give the caller's objective, or choose one and tell why."""
+        if self.objective is not None:
+            return self.objective
+        objective, reason = choose_objective(name, label)
+        self._tell(f"{objective}, as {reason}.")
+        return objective
+
+    def _solver_for(self, model: MatrixFactorization, objective: Objective) -> Solver:
+        """Give the caller's solver, or choose one and tell why."""
+        if self.solver is not None:
+            return self.solver
+        solver, reason = choose_solver(model, objective)
+        self._tell(f"{settled(solver, objective)}, as {reason}.")
+        return solver
 
     def _tell(self, line: str) -> None:
         if self.progress is not False:

@@ -78,8 +78,13 @@ def pair_of(schema: Schema) -> tuple[Categorical, Categorical]:
     Raises
     ------
     SchemaError
-        When one of them is not declared.
+        When one of them is not declared, or it is no schema.
     """
+    if not isinstance(schema, Schema):
+        raise SchemaError(
+            f"Recommender: expected a Schema, got a {type(schema).__name__}. Declare what the columns mean, "
+            "Recommender(Schema(...)), and pass rows to fit."
+        )
     if schema.user is None or schema.item is None:
         missing = "user" if schema.user is None else "item"
         raise SchemaError(

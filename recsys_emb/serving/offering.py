@@ -19,7 +19,7 @@ from recsys_emb.evaluation.catalogue import Catalogue
 from recsys_emb.schema.columns import Position
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.learning import open_again
-from recsys_emb.serving.requests import read_candidates
+from recsys_emb.serving.requests import called, read_candidates
 from recsys_emb.serving.scoring import Part, part
 from recsys_emb.serving.strangers import own_values
 
@@ -77,7 +77,7 @@ class Offer:
     @classmethod
     def _of_frame(cls, fitted: Fitted, items: Any) -> Offer:
         """Offer the items of a frame with what it says of them; the last row of each counts."""
-        source = open_again(items, fitted.schema, where=f"{_WHERE}: items")
+        source = called(open_again(items, fitted.schema, where=f"{_WHERE}: items"), "items")
         own, numbers = own_values(fitted.item, source)
         names = [one.name for one in fitted.schema.item_side if not isinstance(one, Position)]
         rows_said = fitted.encoder.row_encoder.keeping(names).encode_all(source, Answers())

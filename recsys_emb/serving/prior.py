@@ -45,7 +45,7 @@ class Prior(NamedTuple):
         if len(chosen) < 2:
             return cls(_noise(objective, history), (torch.inf,) * width)
         with at_rest(model):
-            rows = torch.cat([tables.lookup(name)(chosen).double() for tables in (model.vectors, model.biases)], 1)
+            rows = torch.cat([tables.lookup(name)(chosen) for tables in (model.vectors, model.biases)], 1).double()
         return cls(_noise(objective, history), tuple(rows.var(0).tolist()))
 
     @property

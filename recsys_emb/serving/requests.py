@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from recsys_emb.encoding.columns import to_series
 from recsys_emb.errors import DataError
 from recsys_emb.sources.keys import to_arrow
+from recsys_emb.sources.sources import Source
 from recsys_emb.vocabulary.vocabulary import Vocabulary
 
 
@@ -72,6 +73,11 @@ def read_candidates(values: Any, vocabulary: Vocabulary, *, where: str) -> Reque
     vocabulary.encode(values, where=where)
     distinct = Vocabulary.from_values(values, name=vocabulary.name).values
     return Request(to_series(distinct, vocabulary.name), vocabulary.encode(distinct, where=where))
+
+
+def called(source: Source, name: str) -> Source:
+    """Let messages call tables in memory by the argument that they were given as; files keep their own names."""
+    return Source(tuple(part if part.is_file else replace(part, name=name) for part in source.parts))
 
 
 def check_k(k: object, *, where: str) -> None:

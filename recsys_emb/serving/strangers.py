@@ -17,6 +17,7 @@ from recsys_emb.errors import ColumnError, DataError, counted
 from recsys_emb.schema.columns import Categorical, History
 from recsys_emb.serving.fitted import Fitted
 from recsys_emb.serving.learning import open_again
+from recsys_emb.serving.requests import called
 from recsys_emb.sources.sources import Source
 from recsys_emb.vocabulary.vocabulary import Vocabulary, VocabularyBuilder
 
@@ -56,6 +57,10 @@ class Strangers:
         """Count the strangers, S."""
         return len(self.people)
 
+    def indices(self, user: str) -> Tensor:
+        """Give what each is to the model, as a value of the feature ``user``: int64 ``(S,)``."""
+        return torch.empty(len(self), dtype=torch.int64).index_copy_(0, self.owners, self.rows.indices(user))
+
     def number_of(self, users: Any) -> Tensor:
         """Find users by value: the number of each, int64 ``(A,)``, -1 for those without a row.
 
@@ -83,7 +88,7 @@ def read_history(fitted: Fitted, frame: Any) -> Strangers:
     DataError
         When a user is missing, a label or a weight cannot be learned from, or the rows can be read but once.
     """
-    source = open_again(frame, fitted.schema, where=_WHERE)
+    source = called(open_again(frame, fitted.schema, where=_WHERE), "history")
     rows = _encode(fitted, source)
     items, numbers = own_values(fitted.item, source)
     name, nobody = fitted.user.name, torch.zeros(len(rows), dtype=torch.int64)

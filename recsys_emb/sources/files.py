@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import operator
-import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from recsys_emb.errors import DataError
 from recsys_emb.sources.arrow_types import is_list, is_text
+from recsys_emb.sources.finding import find
 from recsys_emb.sources.locations import Location, explained, locate
+from recsys_emb.sources.marked import refuse_encoded
 from recsys_emb.sources.parts import BATCH_ROWS, Blocks, Part
 
-_ENDINGS = (".parquet", ".parq", ".pq")
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 # A text column that takes fewer bytes per value than this was stored as a small dictionary, and is read as one.
 _DICTIONARY_BYTES = 4
@@ -47,15 +44,31 @@ def file_parts(location: str, types: Mapping[str, pa.DataType]) -> list[Part]:
     Raises
     ------
     DataError
-        When there is no such file, one is not Parquet, or the store does not answer.
+        When there is no such file, one is not Parquet, one is a part of encoded rows, or the store does not answer.
     """
     place = locate(location)
     with explained(location, "a place that can be searched", "Check it, the network and the permissions.", DataError):
-        folder, found = _find(place.filesystem, place.path)
+        folder, found = find(place.filesystem, place.path)
+    refuse_encoded(place, found)
     if not found:
-        raise DataError(f"{location}: expected Parquet files, got none. Check the path.")
-    files = [_File(posixpath.relpath(one, folder or "/"), one, place, types) for one in sorted(found)]
-    if place.is_local:
+        hint = "" if set("/.*") & set(location) else "; values themselves go into a frame"
+        raise DataError(f"{location}: expected Parquet files, got none. Check the path{hint}.")
+    return _opened([_File(posixpath.relpath(one, folder or "/"), one, place, types) for one in sorted(found)])
+
+
+def named_parts(place: Location, names: Sequence[str]) -> list[Part]:
+    """Open the Parquet files of these names in a folder, in this order, whatever they hold.
+
+    Raises
+    ------
+    DataError
+        When one is not there, or is not Parquet.
+    """
+    return _opened([_File(name, posixpath.join(place.path, name), place, {}) for name in names])
+
+
+def _opened(files: Sequence[_File]) -> list[Part]:
+    if all(file.place.is_local for file in files):
         return [file.part() for file in files]
     # Over a network, most of the time of reading a footer is waiting.
     with ThreadPoolExecutor(_FOOTERS) as pool:
@@ -186,64 +199,3 @@ def _small_texts(group: pq.RowGroupMetaData, names: Sequence[str]) -> list[str]:
         and chunk.has_dictionary_page
         and chunk.total_uncompressed_size < _DICTIONARY_BYTES * chunk.num_values
     ]
-
-
-# --- finding files -----------------------------------------------------------------------------------------------
-
-
-def _find(filesystem: fs.FileSystem, path: str) -> tuple[str, list[str]]:
-    """Give the files that a path means, and the folder that messages name them from."""
-    info = filesystem.get_file_info(path)
-    if info.type == fs.FileType.File:
-        return posixpath.dirname(path), [path]
-    if info.type == fs.FileType.Directory:
-        return path, [one for one in _walk(filesystem, path) if _is_data(one, path)]
-    folder = _folder_above_pattern(path)
-    walked = [] if folder is None else _walk(filesystem, folder)
-    return folder or "/", [one for one in walked if _matches(one.split("/"), path.split("/"))]
-
-
-def _walk(filesystem: fs.FileSystem, folder: str) -> list[str]:
-    if isinstance(filesystem, fs.LocalFileSystem):
-        return list(_walk_local(folder, set()))
-    selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
-    return [info.path for info in filesystem.get_file_info(selector) if info.type == fs.FileType.File]
-
-
-def _walk_local(folder: str, above: set[str]) -> Iterator[str]:
-    """Follow links, but never back into a folder that is being walked."""
-    real = os.path.realpath(folder)
-    if real in above or not Path(folder).is_dir():
-        return
-    for entry in os.scandir(folder):
-        path = posixpath.join(folder, entry.name)
-        if entry.is_dir():
-            yield from _walk_local(path, above | {real})
-        else:
-            yield path
-
-
-def _is_data(path: str, folder: str) -> bool:
-    """Whether a file in a folder holds rows: Spark and others leave markers beside them."""
-    below = path[len(folder) :].strip("/").split("/")
-    is_marker = any(name.startswith(("_", ".")) and "=" not in name for name in below)
-    return path.lower().endswith(_ENDINGS) and not is_marker
-
-
-def _folder_above_pattern(path: str) -> str | None:
-    """Give the folder below which a glob can match, or None when the path is no glob."""
-    names = path.split("/")
-    plain = next((place for place, name in enumerate(names) if any(sign in name for sign in "*?[")), None)
-    return None if plain is None else "/".join(names[:plain]) or "/"
-
-
-def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path fits a glob, folder by folder."""
-    if not pattern:
-        return not names
-    if pattern[0] == "**" and _matches(names, pattern[1:]):
-        return True
-    if not names:
-        return False
-    fits = pattern[0] == "**" or fnmatch.fnmatchcase(names[0], pattern[0])
-    return fits and _matches(names[1:], pattern if pattern[0] == "**" else pattern[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -105,7 +106,7 @@ def explained(where: str, expected: str, remedy: str, error: Callable[[str], Exc
     """Say what was asked of a file system, and where: it does not."""
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as cause:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, json.JSONDecodeError) as cause:
         reason = " ".join(str(cause).split()).rstrip(".")
         raise error(f"{where}: expected {expected}, got an error: {reason}. {remedy}") from cause
 

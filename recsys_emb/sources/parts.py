@@ -151,16 +151,17 @@ class Part:
         for record in records:
             if record.num_rows:
                 if self.is_file:
-                    self._check_content(record)
+                    check_content(record, self.name)
                 yield Rows(self.name if self.is_file else "", start, record)
                 start += record.num_rows
 
-    def _check_content(self, record: pa.RecordBatch) -> None:
-        """Refuse what a file calls text and is not UTF-8, and offsets and codes that lead outside."""
-        try:
-            record.validate(full=True)
-        except pa.ArrowInvalid as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise DataError(
-                f"{self.name}: expected columns as they are declared, got an error: {reason}. Write the file again."
-            ) from error
+
+def check_content(record: pa.RecordBatch, where: str) -> None:
+    """Refuse what a file calls text and is not UTF-8, and offsets and codes that lead outside."""
+    try:
+        record.validate(full=True)
+    except pa.ArrowInvalid as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise DataError(
+            f"{where}: expected columns as they are declared, got an error: {reason}. Write the file again."
+        ) from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recsys_emb.sources.parts import Part, Rows
+from recsys_emb.sources.parts import Part, Rows, check_content
 from recsys_emb.sources.sources import Source
 
 
@@ -50,6 +50,8 @@ class Piece:
         start = self.start
         for record in self.read(names):
             if record.num_rows:
+                if self.is_file:
+                    check_content(record, self.name)
                 yield Rows(self.name if self.is_file else "", start, record)
                 start += record.num_rows
 

@@ -17,7 +17,9 @@ from pandas.api.types import is_scalar
 
 from recsys_emb.errors import DataError
 from recsys_emb.sources.files import file_parts
+from recsys_emb.sources.finding import would_find
 from recsys_emb.sources.frames import memory_part
+from recsys_emb.sources.locations import Location, locate
 from recsys_emb.sources.parts import BATCH_ROWS, Part, Rows
 
 
@@ -168,3 +170,21 @@ def open_source(source: Any, types: Mapping[str, pa.DataType] | None = None) -> 
             raise DataError("source: expected a path, got an empty text. Write '.' for the current folder.")
         return Source(tuple(file_parts(os.fspath(source), types or {})))
     return Source((memory_part(source),))
+
+
+def refuse_output_in(source: Any, folder: Location) -> None:
+    """Refuse to write rows to a folder from which the next reading of ``source`` would take them.
+
+    Raises
+    ------
+    DataError
+        Naming both.
+    """
+    if isinstance(source, (list, tuple)):
+        for one in source:
+            refuse_output_in(one, folder)
+    elif isinstance(source, (str, os.PathLike)) and would_find(locate(os.fspath(source)), folder):
+        raise DataError(
+            f"{folder.name}: expected a folder that {os.fspath(source)!r} does not read, got one within. "
+            "Write beside the source."
+        )

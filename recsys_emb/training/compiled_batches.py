@@ -123,9 +123,10 @@ class CompiledBatches:
 
 def _most(examples: Examples, batch_size: int) -> int:
     """Give how many rows a batch can name at most."""
-    lengths = np.diff(examples.users.offsets) + np.diff(examples.items.offsets)
-    batch_size = min(batch_size, len(lengths))
-    return int(np.partition(lengths, len(lengths) - batch_size)[len(lengths) - batch_size :].sum())
+    lengths = np.diff(examples.users.offsets + examples.items.offsets)
+    first = max(len(lengths) - batch_size, 0)
+    lengths.partition(first)
+    return int(lengths[first:].sum())
 
 
 def _room_for(count: int, D: int) -> Entries:

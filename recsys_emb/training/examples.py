@@ -81,7 +81,9 @@ def are_pairs(examples: Examples, pace: npt.NDArray[np.float32]) -> bool:
     if len(examples.histories.lists.rows):
         return False
     for lists in (examples.users, examples.items):
-        single = len(lists.rows) == len(examples.targets) and bool((np.diff(lists.offsets) == 1).all())
-        if not single or (lists.weights != 1).any() or np.ptp(pace[lists.rows], axis=0).any():
+        single = len(lists.rows) == len(examples.targets) and bool((lists.offsets[1:] > lists.offsets[:-1]).all())
+        named = np.zeros(len(pace), bool)
+        named[lists.rows] = True
+        if not single or (lists.weights != 1).any() or np.ptp(pace[named], axis=0).any():
             return False
     return bool(users.max() < items.min() or items.max() < users.min())

@@ -16,10 +16,14 @@ from torch import Tensor
 
 from recsys_emb import kernels
 from recsys_emb.encoding.batch import Batch, Column, Jagged
+from recsys_emb.encoding.filling import Growing
 from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 if TYPE_CHECKING:
     from recsys_emb.kernels.sequential import Lists
+
+# Examples that are taken at a time: steps between a batch and its lists take several times what the lists do.
+_BLOCK = 2**16
 
 
 def row_lists(batch: Batch, names: Sequence[str], first_rows: Mapping[str, int]) -> Lists:
@@ -34,14 +38,29 @@ def row_lists(batch: Batch, names: Sequence[str], first_rows: Mapping[str, int])
     first_rows
         By feature name, the stacked row at which its table starts.
     """
-    return _side_by_side([_feature_lists(batch[name], first_rows[name]) for name in names], len(batch))
+    size, mine = len(batch), batch.keeping(names)
+    largest = max((first_rows[name] + _largest(batch[name]) for name in names), default=0)
+    offsets = np.zeros(size + 1, np.int64)
+    rows, weights = Growing(_narrowest(largest), size), Growing(np.float32, size)
+    for first in range(0, size, _BLOCK):
+        last = min(first + _BLOCK, size)
+        block = mine.slice(first, last)
+        part = _side_by_side([_feature_lists(block[name], first_rows[name]) for name in names], last - first)
+        offsets[first + 1 : last + 1] = offsets[first] + part.offsets[1:]
+        rows.append(part.rows, rows=last)
+        weights.append(part.weights, rows=last)
+    return kernels.sequential.Lists(offsets, rows.array, weights.array)
 
 
 def occurrences(lists: Sequence[Lists], num_rows: int) -> npt.NDArray[np.float64]:
     """Count how often each row occurs, an occurrence of weight w counting w²: float64 ``(num_rows,)``."""
     totals = np.zeros(num_rows)
     for one in lists:
-        totals += np.bincount(one.rows, np.square(one.weights, dtype=np.float64), minlength=num_rows)
+        counts = np.zeros(num_rows)
+        for first in range(0, len(one.rows), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            np.add.at(counts, one.rows[block], np.square(one.weights[block], dtype=np.float64))
+        totals += counts
     return totals
 
 
@@ -86,7 +105,19 @@ def _lists(
 
 
 def _narrow(rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
-    return rows.astype(np.int32 if not len(rows) or rows.max() < np.iinfo(np.int32).max else np.int64)
+    return rows.astype(_narrowest(int(rows.max(initial=0))))
+
+
+def _narrowest(largest: int) -> type[np.integer[Any]]:
+    return np.int32 if largest < np.iinfo(np.int32).max else np.int64
+
+
+def _largest(column: Column) -> int:
+    """Give the largest row that a column names, where its table starts at 0."""
+    indices = column.values if isinstance(column, Jagged) else column
+    if indices.is_floating_point():
+        return 1
+    return int(indices.max()) if len(indices) else 0
 
 
 def _side_by_side(parts: Sequence[Lists], length: int) -> Lists:

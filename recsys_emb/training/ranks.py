@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, distributed
+
+from recsys_emb.errors import FitError, listed
 
 _ABSENT, _DENSE, _SPARSE = range(3)
 
@@ -60,6 +62,11 @@ def average_gradients(parameters: Iterable[Tensor], group: distributed.ProcessGr
         As for an optimizer.
     group
         The processes; all of them unless given. Without `torch.distributed` nothing is done.
+
+    Raises
+    ------
+    FitError
+        When a gradient is sparse on one process and dense on another: on all of them, before any gradient changes.
     """
     size = _size(group)
     trained = [parameter for parameter in parameters if parameter.requires_grad]
@@ -68,7 +75,9 @@ def average_gradients(parameters: Iterable[Tensor], group: distributed.ProcessGr
     described = torch.tensor([_described(one.grad) for one in trained], device=trained[0].device)
     everywhere = described.new_empty(size, *described.shape)
     distributed.all_gather(list(everywhere), described, group=group)
-    for parameter, (kinds, counts) in zip(trained, everywhere.permute(1, 2, 0).tolist(), strict=True):
+    by_parameter = everywhere.permute(1, 2, 0).tolist()
+    _refuse_mixed([kinds for kinds, _ in by_parameter])
+    for parameter, (kinds, counts) in zip(trained, by_parameter, strict=True):
         if _SPARSE in kinds:
             parameter.grad = _gathered(parameter, counts, group) / size
         elif _DENSE in kinds:
@@ -87,6 +96,16 @@ def _described(gradient: Tensor | None) -> tuple[int, int]:
     if gradient is None:
         return _ABSENT, 0
     return (_SPARSE, gradient._nnz()) if gradient.is_sparse else (_DENSE, 0)
+
+
+def _refuse_mixed(kinds: Sequence[Sequence[int]]) -> None:
+    """Refuse parameters by what is known everywhere, so that no process waits for one that has stopped."""
+    mixed = [place for place, own in enumerate(kinds) if {_DENSE, _SPARSE} <= {*own}]
+    if mixed:
+        raise FitError(
+            f"average_gradients: expected each gradient to be sparse on all processes or on none, got both for "
+            f"parameters number {listed(mixed)}. Make the tables with the same sparse= everywhere."
+        )
 
 
 def _gathered(parameter: Tensor, counts: list[int], group: distributed.ProcessGroup | None) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from recsys_emb.encoding.batch import Batch, Column, Jagged
+from recsys_emb.encoding.stacking import stack_rows
 from recsys_emb.errors import DataError, EmptySourceError, counted
 from recsys_emb.lookup.base import check_indices
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
@@ -19,6 +20,9 @@ from recsys_emb.schema.columns import Categorical, Keyed, MultiCategorical
 from recsys_emb.schema.schema import Schema
 from recsys_emb.training.objective import Objective
 from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
+
+# Lists that are pooled at a time, which takes ten times their memory.
+_BLOCK = 2**16
 
 
 def learnable(batch: Batch, schema: Schema, objective: Objective, *, where: str = "train") -> Batch:
@@ -96,7 +100,7 @@ def check_ranges(batch: Batch, tables: FeatureEmbedding) -> None:
 def with_pooling_weights(batch: Batch, schema: Schema) -> Batch:
     """Work out the pooling of lists once for a whole run: lists get their weights and at least one entry each."""
     lists = {
-        feature.name: pooled_weights(batch.lists(feature.name), feature.pooling)
+        feature.name: _pooled(batch.lists(feature.name), feature)
         for feature in schema.features
         if isinstance(feature, MultiCategorical) and feature.name in batch
     }
@@ -132,6 +136,14 @@ def forget_absent(tables: FeatureEmbedding, batch: Batch) -> None:
         named[table.given_rows.to(named.device)] = True
     for storage, named in present.values():
         storage[~named] = 0.0
+
+
+def _pooled(lists: Jagged, feature: MultiCategorical) -> Jagged:
+    blocks = [
+        Batch({feature.name: pooled_weights(lists.slice(first, first + _BLOCK), feature.pooling)})
+        for first in range(0, max(len(lists), 1), _BLOCK)
+    ]
+    return stack_rows(blocks).lists(feature.name)
 
 
 def _with_unknown(column: Column, feature: Keyed, rng: np.random.Generator) -> Column:

@@ -26,7 +26,7 @@ from recsys_emb.training.plan import occurrences, user_order
 from recsys_emb.training.rows import check_ranges, with_pooling_weights, with_unknown
 from recsys_emb.training.sampling import Interactions
 from recsys_emb.training.stack import Stack
-from recsys_emb.training.strata import Shared, rounds_of, with_copies
+from recsys_emb.training.strata import Round, Shared, rounds_of, with_copies
 
 if TYPE_CHECKING:
     from recsys_emb.kernels.sequential import Task
@@ -148,11 +148,11 @@ class SequentialRun:
         check_ranges(batch, model.biases)
         stack, self._written = Stack(model), list(model.parameters())
         rows, interactions = _prepared(batch, model.schema, objective, seed=seed, past=past)
-        order, self._rounds = rounds_of(*_pairs(rows, model.schema), blocks=blocks, seed=seed)
-        rows = rows if blocks == 1 else rows.select(torch.from_numpy(order))
+        rows, self._rounds = _dealt(rows, model.schema, blocks, seed=seed)
         self._task = task_of(model, objective)
         self._contrast = None if interactions is None else contrast_of(model, rows, interactions, stack)
         self._examples = examples_of(model, rows, objective, stack)
+        del rows  # the examples are all that is needed of them
         places = [self._contrast.places] if self._contrast else []
         pace = stack.pace(settings, occurrences([self._examples.users, self._examples.items, *places], stack.num_rows))
         self._are_pairs = interactions is None and are_pairs(self._examples, pace)
@@ -217,6 +217,12 @@ def _prepared(
         interactions = Interactions.from_batch(rows, schema, past)
         interactions.contrasted()
     return with_unknown(rows, schema, seed=seed), interactions
+
+
+def _dealt(rows: Batch, schema: Schema, blocks: int, *, seed: int) -> tuple[Batch, list[Round]]:
+    """Order rows by round."""
+    order, rounds = rounds_of(*_pairs(rows, schema), blocks=blocks, seed=seed)
+    return rows if blocks == 1 else rows.select(torch.from_numpy(order)), rounds
 
 
 def _pairs(rows: Batch, schema: Schema) -> list[npt.NDArray[np.int64]]:

@@ -68,7 +68,7 @@ def _dealt(rows: Integers, groups: int, rng: np.random.Generator) -> Integers:
     counts = np.bincount(rows // _STRIPE)
     order = rng.permutation(len(counts))
     middles = counts[order].cumsum() - counts[order] / 2
-    group = np.empty(len(counts), np.int64)
+    group = np.empty(len(counts), np.int16)
     group[order] = np.minimum(middles * groups / len(rows), groups - 1)
     return group[rows // _STRIPE]
 

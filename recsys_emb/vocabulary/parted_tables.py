@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,6 +57,8 @@ def joined_tables(values: pa.Array, indices: Indices) -> Tables:
 class Shards:
     """The tables of all shards, of which the latest few are in memory; any number of threads may ask.
 
+    A shard is read by the first thread that asks for it; others wait only where they ask for the same one.
+
     Parameters
     ----------
     read
@@ -64,24 +67,48 @@ class Shards:
         How many shards there are.
     held
         How many stay in memory.
+    again
+        Called once, when a shard is read that was in memory before.
     """
 
-    def __init__(self, read: Callable[[int], Tables], number: int, held: int) -> None:
+    def __init__(self, read: Callable[[int], Tables], number: int, held: int, again: Callable[[], None]) -> None:
         self.number = number
         self._read, self._most = read, held
-        self._held: OrderedDict[int, Tables] = OrderedDict()
+        self._again: Callable[[], None] | None = again
+        self._held: OrderedDict[int, Future[Tables]] = OrderedDict()
+        self._seen: set[int] = set()
         self._lock = threading.Lock()
 
     def table(self, shard: int, kind: Kind) -> JoinedTable:
         """Table of the keys of a kind."""
+        again, mine = None, None
         with self._lock:
             if shard not in self._held:
                 while len(self._held) >= self._most:
                     self._held.popitem(last=False)
-                self._held[shard] = self._read(shard)
+                mine = self._held[shard] = Future()
+                if shard in self._seen:
+                    again, self._again = self._again, None
+                self._seen.add(shard)
             self._held.move_to_end(shard)
-            tables = self._held[shard]
+            held = self._held[shard]
+        if mine is not None:
+            self._fill(shard, mine)
+        if again is not None:
+            again()
+        tables = held.result()
         return tables[kind] if kind in tables else JoinedTable(kind.storage, _nothing(kind), np.empty(0, np.int64))
+
+    def _fill(self, shard: int, future: Future[Tables]) -> None:
+        """Read a shard for all who wait for it; after an error the next one tries again."""
+        try:
+            future.set_result(self._read(shard))
+        except BaseException as error:
+            with self._lock:
+                if self._held.get(shard) is future:
+                    del self._held[shard]
+                self._seen.discard(shard)
+            future.set_exception(error)
 
 
 class PartedTable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import copy
 import itertools
 import json
 import posixpath
@@ -14,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from recsys_emb.errors import DataError
+from recsys_emb.errors import DataError, warn_outside
 from recsys_emb.schema.tables import RefuseUnknown, Unknown, UnknownBuckets, UnknownRow
 from recsys_emb.sources.locations import Location, explained, locate
-from recsys_emb.sources.writing import read_table
+from recsys_emb.sources.writing import read_table, read_types
 from recsys_emb.vocabulary.key_counts import Counted
 from recsys_emb.vocabulary.key_index import KeyIndex
 from recsys_emb.vocabulary.kinds import Kind, kind_named
@@ -47,6 +46,10 @@ class PartitionedVocabulary(Vocabulary):
     in memory. ``values``, ``counts`` and what needs them all (`to_table`, `to_frame`, `extended`, `rows_of`) read
     everything. A pickle holds the place of the folder alone.
 
+    Where there are more files than stay in memory, `FeatureEncoder.transform`, or a `BatchLoader` of raw rows, reads
+    most of them again for every batch, and a warning says so once. `FeatureEncoder.transform_to` reads each file once
+    for all rows: encode many rows with it.
+
     Parameters
     ----------
     folder
@@ -69,7 +72,7 @@ class PartitionedVocabulary(Vocabulary):
         self.kinds: tuple[Kind, ...] = tuple(kind_named(kind) for kind in said["kinds"])
         self.num_shards: int = said["shards"]
         self._fingerprints = {len(self): said["fingerprint"]}
-        shards = Shards(self.shard, self.num_shards, HELD)
+        shards = Shards(self.shard, self.num_shards, HELD, self._warn)
         tables = {kind: PartedTable(kind, shards) for kind in self.kinds}
         self._index = KeyIndex.of_tables(tables, unknown_rows=self.unknown.rows)
 
@@ -85,6 +88,12 @@ class PartitionedVocabulary(Vocabulary):
         table = read_table(self.place, f"hashed-{number:05}.parquet")
         return joined_tables(whole(table["value"]), whole(table["index"]).to_numpy())
 
+    def _warn(self) -> None:
+        warn_outside(
+            f"{self.name}: of {self.num_shards} files of values, {HELD} stay in memory at a time, and others are read "
+            "again for every batch. Encode many rows with FeatureEncoder.transform_to, which reads each file once."
+        )
+
     def joined(self, found: Iterable[Found]) -> PartitionedVocabulary:
         """Give the same vocabulary for rows of which all keys were looked for already."""
         keys: dict[Kind, list[pa.Array]] = {kind: [pa.array([], kind.storage.arrow_type)] for kind in self.kinds}
@@ -96,7 +105,9 @@ class PartitionedVocabulary(Vocabulary):
             kind: JoinedTable(kind.storage, pa.concat_arrays(own), np.concatenate(indices[kind]))
             for kind, own in keys.items()
         }
-        copied = copy.copy(self)
+        # `copy.copy` would open the folder anew, as a pickle does.
+        copied = object.__new__(PartitionedVocabulary)
+        copied.__dict__ |= self.__dict__
         copied._index = KeyIndex.of_tables(tables, unknown_rows=self.unknown.rows)
         return copied
 
@@ -108,30 +119,35 @@ class PartitionedVocabulary(Vocabulary):
     def _picked(self, rows: Indices) -> pa.Array:
         real = np.unique(rows[rows >= 0])
         ranges = [bisect.bisect_right(self._ends, row) for row in real.tolist()]
-        pieces = [self._range(0).slice(0, 0)] if self._sizes else [pa.table({"value": pa.nulls(0)})]
+        pieces = [pa.table({"value": pa.array([], self._type)})]
         for number, group in itertools.groupby(zip(ranges, real.tolist(), strict=True), key=lambda pair: pair[0]):
             start = self._ends[number] - self._sizes[number]
-            pieces.append(self._range(number).take([row - start for _, row in group]))
-        values = whole(pa.concat_tables([piece.select(["value"]) for piece in pieces])["value"])
+            pieces.append(self._range(number, ["value"]).take([row - start for _, row in group]))
+        values = whole(pa.concat_tables(pieces)["value"])
         return values.take(pa.array(np.searchsorted(real, rows), mask=rows < 0))
 
-    def _range(self, number: int) -> pa.Table:
-        return read_table(self.place, f"ranked-{number:05}.parquet")
+    def _range(self, number: int, columns: Sequence[str]) -> pa.Table:
+        return read_table(self.place, ranked_file(number), columns)
 
     @cached_property
-    def _values(self) -> pa.Array:
-        return whole(self._all["value"])
+    def _type(self) -> pa.DataType:
+        """Type of the values, which all files have; of none, the type of nulls."""
+        return read_types(self.place, ranked_file(0)).field("value").type if self._sizes else pa.null()
 
     @cached_property
-    def _counts(self) -> Indices:  # type: ignore[override]
-        counts: Indices = whole(self._all["count"]).to_numpy()
-        return counts
-
-    @cached_property
-    def _all(self) -> pa.Table:
-        tables = [self._range(number) for number in range(len(self._sizes))]
+    def _all(self) -> tuple[pa.Array, Indices]:
+        tables = [self._range(number, ["value", "count"]) for number in range(len(self._sizes))]
         nothing = pa.table({"value": pa.nulls(0), "count": pa.array([], pa.int64())})
-        return pa.concat_tables(tables) if tables else nothing
+        table = pa.concat_tables(tables) if tables else nothing
+        return whole(table["value"]), whole(table["count"]).to_numpy()
+
+    @property
+    def _values(self) -> pa.Array:
+        return self._all[0]
+
+    @property
+    def _counts(self) -> Indices:
+        return self._all[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Open the folder anew."""
@@ -147,6 +163,11 @@ def _found(keys: Counted, table: JoinedTable) -> Found:
     table.find(keys.kind.storage.column(keys.keys), indices)
     rows = np.flatnonzero(indices != UNKNOWN_INDEX)
     return Found(keys.kind, keys.keys.take(pa.array(rows)), indices[rows])
+
+
+def ranked_file(number: int) -> str:
+    """Name the file of a range of values."""
+    return f"ranked-{number:05}.parquet"
 
 
 def described(name: str, unknown: Unknown, ranges: Sequence[int], shards: int) -> dict[str, Any]:

@@ -43,6 +43,11 @@ class Ranked(NamedTuple):
     values: pa.Array
     counts: Indices
 
+    @classmethod
+    def end_to_end(cls, pieces: Sequence[Ranked]) -> Ranked:
+        """Lay pieces of one type end to end, of which there is at least one."""
+        return cls(pa.concat_arrays([one.values for one in pieces]), np.concatenate([one.counts for one in pieces]))
+
     def slice(self, first: int, last: int) -> Ranked:
         """Values ``first`` to ``last - 1``, in memory of their own."""
         return Ranked(pa.concat_arrays([self.values.slice(first, last - first)]), self.counts[first:last].copy())
@@ -123,7 +128,7 @@ def _bounds(samples: Sequence[Ranked], number: int) -> Ranked:
 
 def _sorted(pieces: Sequence[Ranked]) -> Ranked:
     """Sort distinct values of one type."""
-    values, counts = pa.concat_arrays([one.values for one in pieces]), np.concatenate([one.counts for one in pieces])
+    values, counts = Ranked.end_to_end(pieces)
     order = np.argsort(-counts)
     groups = np.concatenate([[0], np.flatnonzero(np.diff(counts[order])) + 1, [len(counts)]])
     return Ranked(take_sorted(values, order, groups), counts[order])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from recsys_emb.sources.writing import below, read_table, write_bytes, write_tab
 from recsys_emb.vocabulary.fingerprints import fingerprint_of, kinds_in
 from recsys_emb.vocabulary.identity import split
 from recsys_emb.vocabulary.kinds import Part
-from recsys_emb.vocabulary.partitioned import DESCRIPTION, PartitionedVocabulary, described
+from recsys_emb.vocabulary.partitioned import DESCRIPTION, PartitionedVocabulary, described, ranked_file
 from recsys_emb.vocabulary.ranking import Limits, Ranked
 from recsys_emb.vocabulary.reserved import UNKNOWN_INDEX
 from recsys_emb.vocabulary.storage import Indices
@@ -46,15 +47,20 @@ class Spill:
     folder: str
     above: int = 2**24
 
-    def claim(self) -> Location:
-        """Make the folder, and see to it that it is empty."""
+    @contextmanager
+    def claimed(self) -> Iterator[Location]:
+        """Make the folder, see to it that it is empty, and empty it again on any error within."""
         place = locate(self.folder)
         with explained(place.name, "a folder to write to", "Check it and the permissions.", DataError):
             place.filesystem.create_dir(place.path, recursive=True)
             found = [info.base_name for info in place.filesystem.get_file_info(fs.FileSelector(place.path))]
         if found:
             raise DataError(f"{place.name}: expected an empty folder, got {listed(sorted(found))}. Give another one.")
-        return place
+        try:
+            yield place
+        except BaseException:
+            place.filesystem.delete_dir_contents(place.path, missing_dir_ok=True)
+            raise
 
 
 @dataclass(frozen=True)
@@ -110,11 +116,11 @@ def _files(place: Location, order: int, sizes: Sequence[int], limits: Limits, un
 
 
 def _finished(name: str, files: _Files, unknown: Unknown, number: int) -> PartitionedVocabulary:
-    """Describe what was written; the values pass by once more, a file at a time, to be hashed."""
+    """Describe what was written; the values pass by a few times more, a file at a time, to be hashed."""
 
     def read() -> Iterator[pa.Array]:
         for place in range(number):
-            yield whole(read_table(files.place, _ranked(place))["value"])
+            yield whole(read_table(files.place, ranked_file(place), ["value"])["value"])
 
     said = {
         **described(name, unknown, files.keeps, number),
@@ -123,10 +129,6 @@ def _finished(name: str, files: _Files, unknown: Unknown, number: int) -> Partit
     }
     write_bytes(files.place, DESCRIPTION, json.dumps(said, indent=2).encode())
     return PartitionedVocabulary(files.place.name)
-
-
-def _ranked(number: int) -> str:
-    return f"ranked-{number:05}.parquet"
 
 
 # --- tasks -------------------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def _write_range(
     for name, own in files.items():
         values, counts = ranks[name].slice(0, own.keeps[number])
         indices = own.starts[number] + np.arange(len(values))
-        write_table(own.place, _ranked(number), pa.table({"value": values, "count": counts, "index": indices}))
+        write_table(own.place, ranked_file(number), pa.table({"value": values, "count": counts, "index": indices}))
         places = np.zeros(len(values), np.int64)
         for part in split(values, name):
             rows = np.flatnonzero(_valid(part))

@@ -84,8 +84,7 @@ class Vocabulary:
     ) -> None:
         self.name = name
         self.unknown = unknown
-        self._values = values
-        self._counts = counts
+        self._ranked: tuple[pa.Array, Indices] = values, counts
         self._refuses = isinstance(unknown, RefuseUnknown)
         self._index = index or KeyIndex(values, unknown_rows=unknown.rows, lazily=lazily)
         self._fingerprints: dict[int, str] = {}
@@ -141,6 +140,14 @@ class Vocabulary:
     def values(self) -> pa.Array:
         """Values in index order, in their own type."""
         return self._values
+
+    @property
+    def _values(self) -> pa.Array:
+        return self._ranked[0]
+
+    @property
+    def _counts(self) -> Indices:
+        return self._ranked[1]
 
     @property
     def index(self) -> KeyIndex:

@@ -12,7 +12,7 @@ import pytest
 
 import recsys_emb.artifact.swapping as swapping_module
 from recsys_emb._version import __version__
-from recsys_emb.artifact.folder import check_folder, read_folder, write_folder
+from recsys_emb.artifact.folder import read_folder, write_folder
 from recsys_emb.artifact.manifest import FORMAT_VERSION, MANIFEST, read_json
 from recsys_emb.errors import ArtifactError
 
@@ -294,7 +294,3 @@ def test_a_folder_moved_aside_returns_when_the_new_one_cannot_take_its_name(tmp_
     monkeypatch.undo()
     assert read_folder(tmp_path / "saved", read_all) == ["old", "old"]
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
-
-
-def test_a_whole_folder_passes_the_check(saved: Path) -> None:
-    check_folder(saved)

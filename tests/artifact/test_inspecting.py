@@ -42,6 +42,8 @@ def test_it_says_what_is_inside(saved: Path, capsys: pytest.CaptureFixture[str])
     lineage = Recommender.load(saved).lineage
     text = str(contents)
     assert capsys.readouterr().out == f"{text}\n"
+    total = sum(contents.files.values())
+    assert repr(contents) == f"Contents(format {FORMAT_VERSION}, {len(contents.files)} files, {total / 1000:.1f} kB)"
     lines = text.splitlines()
     assert lines[0].startswith(f"format {FORMAT_VERSION} of recsys_emb {recsys_emb.__version__}, ")
     assert lines[1].endswith("39 parameters")

@@ -212,7 +212,7 @@ def test_a_store_that_does_not_let_go_of_the_earlier_save_is_warned_of(root: Pat
     with pytest.warns(UserWarning, match="could not be removed") as caught:
         write_folder(URI, write("new"))
     expected = f"Saved, but what was there before could not be removed and costs room. {URI}: no"
-    assert [str(one.message) for one in caught] == [expected]
+    assert [(str(one.message), one.filename) for one in caught] == [(expected, __file__)]
     assert read_folder(URI, read_all) == ["new", "new"]
 
 

@@ -277,7 +277,7 @@ def test_re_08_scoring_changes_no_weight_and_draws_nothing(steady: Recommender) 
     states = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002 - the global state is the point
     steady.predict(random_rows())
     steady.recommend(["u1", "nobody"])
-    steady.evaluate(random_rows())
+    steady.evaluate(random_rows(), exclude_seen=False)
     assert all(torch.equal(tensor, before[name]) for name, tensor in steady.model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), states[0])
     assert np.random.get_state()[1].tolist() == states[1]  # noqa: NPY002

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -47,6 +48,22 @@ def test_the_tables_are_typed_and_lists_are_lists(prepare, monkeypatch, tmp_path
     assert [list(genres) for genres in items["genres"]] == [["Animation", "Children's", "Comedy"], ["unknown"]]
     assert items["year"].tolist() == [1995, pd.NA]
     assert capsys.readouterr().out == "ratings.parquet has 1 rows\nusers.parquet has 1 rows\nitems.parquet has 2 rows\n"
+
+
+def test_without_a_network_one_sentence_says_what_runs_all_the_same(monkeypatch, tmp_path):
+    spec = importlib.util.spec_from_file_location("prepare_movielens", FOLDER / "prepare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    refused = subprocess.CompletedProcess([], 1, stdout="", stderr="WARNING: retrying\nERROR: No matching distribution\n")
+    monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: refused)
+    with pytest.raises(SystemExit) as caught:
+        module.main(tmp_path)
+    assert caught.value.code == (
+        "Could not fetch MovieLens 100K: it lies in the package recbole==1.2.1, for which pip needs a network or an index "
+        "that has it. What runs without is on bundled data, for example python examples/open_bandit.py. "
+        "pip said: ERROR: No matching distribution"
+    )
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_number_of_rows_is_an_error_and_writes_nothing(prepare, tmp_path):

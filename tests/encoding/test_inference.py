@@ -70,7 +70,7 @@ def test_the_table_says_what_it_is_based_on() -> None:
     assert len(lines) == 2 + len(FRAME.columns)
     cells = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[2:]}
     assert cells["userId"] == "int64 Categorical user 7 0 its name means the user"
-    assert cells["slot"] == "int64 Position position 5 0 its name means a place, up to 4"
+    assert cells["slot"] == "int64 Position position 5 0 its name means a place, up to 4; serve_at is None"
     assert cells["country"] == "text Categorical user feature 2 17 one value per user"
     assert cells["rating"] == "int64 label 5 0 its name means the outcome"
     reasons = {
@@ -163,8 +163,74 @@ def test_columns_of_several_lengths_are_refused() -> None:
     with pytest.raises(ColumnError) as caught:
         propose({"user": [1, 2], "item": [1, 2, 3]})
     assert str(caught.value) == (
-        "infer_schema: expected columns of equal length, got {'user': 2, 'item': 3}. Give every row a value."
+        "Schema.infer: expected columns of equal length, got {'user': 2, 'item': 3}. Give every row a value."
     )
+
+
+def cells_of(source: object) -> dict[str, str]:
+    lines = propose(source)[1].splitlines()
+    return {line.split()[0]: " ".join(line.split()[1:]) for line in lines[2:]}
+
+
+def test_elements_of_lists_are_counted_not_lists() -> None:
+    rng = np.random.default_rng(1)
+    tags = [[f"t{one}" for one in rng.choice(8, rng.integers(0, 5), replace=False)] for _ in range(200)]
+    users = [f"u{row % 50}" for row in range(200)]
+    cells = cells_of({"user": users, "tags": [None, None, [], *tags[3:]]})
+    assert cells["tags"] == "list of text MultiCategorical context 8 2 neither user nor item decides it"
+
+
+def test_a_list_that_every_row_has_is_left_out() -> None:
+    cells = cells_of(
+        {
+            "user": ["u", "v", "w"],
+            "both": [["a", "b"], ["a", "b"], None],
+            "one": [["a"]] * 3,
+            "some": [["a"], [], ["a"]],
+            "none": [[], [], None],
+        }
+    )
+    assert cells["both"] == "list of text left out 2 1 every row has the same values"
+    assert cells["one"] == "list of text left out 1 0 it has one value only"
+    assert cells["some"].startswith("list of text MultiCategorical")
+    assert cells["none"].endswith("left out 0 1 it has no values")
+
+
+def test_one_value_and_missing_ones_are_a_constant() -> None:
+    cells = cells_of({"user": ["u", "v", "w"], "text": ["a", None, "a"], "number": [None, 2, 2]})
+    assert cells["text"] == "text left out 1 1 it has one value only"
+    assert cells["number"].endswith("left out 1 1 it has one value only")
+
+
+def test_integers_that_number_the_rows_are_left_out() -> None:
+    cells = cells_of(
+        {
+            "user": USER,
+            "line": np.arange(ROWS) + 5,
+            "order_id": np.arange(ROWS)[::-1] * 7 + 1000,
+            "seconds": np.arange(ROWS) * 20,
+            "amount": np.arange(ROWS) * 0.5,
+        }
+    )
+    for name in ("line", "order_id"):
+        assert cells[name] == "int64 left out 60 0 nearly every row has its own"
+    assert cells["seconds"].startswith("int64 Numeric context")
+    assert cells["amount"].startswith("double Numeric context")
+
+
+@pytest.mark.parametrize(
+    ("values", "is_date"),
+    [
+        (["2024-01-31", "2024-02-01"], True),
+        (["2024-01-31T10:00:00Z", "2024-02-01 09:30"], True),
+        (["2024-01-31", None, "2024-02-01"], True),
+        (["2024-01-31", "soon"], False),
+        (["2024-01-31-a", "2024-01-31-b"], False),
+    ],
+)
+def test_dates_as_text_are_times(values: list[str], is_date: bool) -> None:
+    cells = cells_of({"user": [f"u{row}" for row in range(len(values))], "day": values})
+    assert cells["day"].endswith("times are not encoded") == is_date
 
 
 def test_records_within_a_row_are_left_out() -> None:
@@ -177,14 +243,14 @@ def test_records_within_a_row_are_left_out() -> None:
 def test_no_rows_are_refused() -> None:
     with pytest.raises(DataError) as caught:
         infer_schema(FRAME.iloc[:0])
-    assert str(caught.value) == "infer_schema: expected at least one row, got none. Check the source."
+    assert str(caught.value) == "Schema.infer: expected at least one row, got none. Check the source."
 
 
 def test_nothing_to_propose_is_refused_after_the_table_was_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DataError) as caught:
         infer_schema({"timestamp": [1, 2]})
     assert str(caught.value) == (
-        "infer_schema: expected a column that could be a feature, got none. Write the schema by hand."
+        "Schema.infer: expected a column that could be a feature, got none. Write the schema by hand."
     )
     assert capsys.readouterr().out.startswith("Based on 2 rows:")
 

@@ -71,7 +71,7 @@ def test_another_executor_does_the_work_and_is_left_open() -> None:
 def test_no_workers_are_refused() -> None:
     with pytest.raises(DataError) as caught:
         Local(0)
-    assert str(caught.value) == "Local: expected at least 1 worker, got 0. Leave workers= out to use all."
+    assert str(caught.value) == "Local: expected workers to be an integer of at least 1, got 0. Give workers=1 or more."
 
 
 def test_a_bar_is_shown_when_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,9 +19,11 @@ import torch
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.engines.local import Local
-from recsys_emb.errors import DataError, IndexRangeError, KeyTypeError, UnknownValueError
+from recsys_emb.errors import DataError, IndexRangeError, KeyTypeError, LineageError, UnknownValueError
 from recsys_emb.schema import Categorical, MultiCategorical, RefuseUnknown, Schema, UnknownBuckets
-from recsys_emb.vocabulary import partitioned
+from recsys_emb.sources.locations import Location
+from recsys_emb.sources.writing import read_table
+from recsys_emb.vocabulary import partitioned, spilling
 from recsys_emb.vocabulary.partitioned import PartitionedVocabulary
 from recsys_emb.vocabulary.spilling import Spill
 from recsys_emb.vocabulary.vocabulary import Vocabulary
@@ -87,8 +89,33 @@ def test_numpy_integers_and_single_values_are_found(tmp_path: Path) -> None:
 def test_few_shards_are_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitioned, "HELD", 1)
     expected, spilled = parted(tmp_path, COLUMNS["text"][0])
-    for _ in range(2):
-        assert torch.equal(spilled.encode(COLUMNS["text"][0]), expected.encode(COLUMNS["text"][0]))
+    column = COLUMNS["text"][0]
+    assert torch.equal(spilled.encode(column), expected.encode(column))
+    with pytest.warns(UserWarning, match="are read again") as caught:
+        found = [spilled.encode(column) for _ in range(3)]
+    assert all(torch.equal(one, expected.encode(column)) for one in found)
+    assert [(str(one.message), one.filename) for one in caught] == [
+        (
+            "column: of 2 files of values, 1 stay in memory at a time, and others are read again for every batch. "
+            "Encode many rows with FeatureEncoder.transform_to, which reads each file once.",
+            __file__,
+        )
+    ]
+
+
+def test_values_are_decoded_from_their_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, spilled = parted(tmp_path, COLUMNS["integers"][0])
+    read: list[tuple[str, Any]] = []
+
+    def watched(place: Location, name: str, columns: Any = None) -> pa.Table:
+        read.append((name, columns))
+        return read_table(place, name, columns)
+
+    monkeypatch.setattr(partitioned, "read_table", watched)
+    assert spilled.take([0, 1, 2]).equals(expected.take([0, 1, 2]))
+    last = expected.num_embeddings - 1
+    assert spilled.decode([last, 1]) == expected.decode([last, 1])
+    assert read == [("ranked-00001.parquet", ["value"])]
 
 
 def test_a_pickle_holds_the_place_alone(tmp_path: Path) -> None:
@@ -144,6 +171,28 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         fitted(pa.array([1]), Spill(str(tmp_path)))
     assert str(caught.value) == f"{tmp_path}: expected an empty folder, got 'mine.txt'. Give another one."
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_fit_that_is_refused_leaves_an_empty_folder_and_can_be_tried_again(tmp_path: Path) -> None:
+    spill = Spill(str(tmp_path), above=0)
+    encoder = FeatureEncoder(Schema(user=Categorical("user"))).fit({"user": ["a", "b", "b"]})
+    before = encoder.fingerprint
+    with pytest.raises(LineageError):
+        encoder.fit({"user": ["a", "b", "a"]}, spill=spill)
+    assert (list(tmp_path.iterdir()), encoder.fingerprint) == ([], before)
+    encoder.fit({"user": ["a", "b", "a"]}, spill=spill, renumber=True)
+    assert encoder.vocabularies["user"].decode([3, 4]) == ["a", "b"]
+
+
+def test_a_spill_that_breaks_off_leaves_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise DataError("full")
+
+    monkeypatch.setattr(spilling, "write_bytes", refuse)  # the last file
+    with pytest.raises(DataError, match=r"^full$"):
+        fitted(pa.array([1, 2]), Spill(str(tmp_path), above=0))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_file_is_named_when_it_is_needed(tmp_path: Path) -> None:
@@ -154,6 +203,9 @@ def test_a_missing_file_is_named_when_it_is_needed(tmp_path: Path) -> None:
         spilled.encode(["w1"])
     with pytest.raises(DataError, match=r"^\S+/001/vocabulary.json: expected a vocabulary, got an error: "):
         PartitionedVocabulary(str(tmp_path / "001"))
+    (tmp_path / "000" / "vocabulary.json").write_text("{")
+    with pytest.raises(DataError, match=r"^\S+/000/vocabulary.json: expected a vocabulary, got an error: "):
+        PartitionedVocabulary(str(tmp_path / "000"))
 
 
 # --- rows that are encoded by a join -----------------------------------------------------------------------------

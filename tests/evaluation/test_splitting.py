@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -83,6 +84,13 @@ def test_one_row_is_refused(split: Split) -> None:
 def test_what_is_no_pandas_frame_is_refused(split: Split) -> None:
     with pytest.raises(DataError, match=r"expected a pandas DataFrame, got dict\. Convert it to pandas\.$"):
         split({"user_id": [1]})
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_frame_of_polars_is_called_one(split: Split) -> None:
+    expected = r"expected a pandas DataFrame, got a DataFrame of polars\. Convert it to pandas: frame\.to_pandas\(\)\.$"
+    with pytest.raises(DataError, match=expected):
+        split(pl.DataFrame({"user_id": [1]}))
 
 
 def test_a_missing_column_is_named_with_the_nearest() -> None:

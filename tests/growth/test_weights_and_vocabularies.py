@@ -127,7 +127,7 @@ def test_what_does_not_change_a_meaning_is_no_reason_to_refuse() -> None:
 
 def test_a_feature_embedding_alone_refuses_as_well() -> None:
     embed = FeatureEmbedding(FeatureEncoder(PAIR).fit(OLD))
-    with pytest.raises(LineageError):
+    with pytest.raises(LineageError, match=r"or by value with recsys_emb\.lookup\.carrying\.carry\.$"):
         FeatureEmbedding(FeatureEncoder(PAIR).fit(MORE_POPULAR)).load_state_dict(embed.state_dict())
 
 

@@ -121,7 +121,7 @@ class TestIndex:
             ApproximateIndex(neighbours=value)
         assert str(caught.value) == (
             f"ApproximateIndex: expected neighbours to be an integer of at least 2, got {value!r}. "
-            "More find more, and take longer."
+            "Give neighbours=2 or more."
         )
 
     def test_a_recommender_takes_it_and_it_follows_the_weights(self) -> None:

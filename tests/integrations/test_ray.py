@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -183,6 +184,22 @@ def test_an_error_of_a_worker_is_raised_as_it_is_here(engine: Ray, files: Path, 
         "rows.parquet, row group 2: age: expected finite numbers, got infinity in 1 row (first: row 5). "
         "Correct or drop such rows."
     )
+
+
+def test_what_is_not_done_is_called_off_when_the_caller_stops(engine: Ray) -> None:
+    handles = [engine.submit(divmod, 7, 2)[0], *(engine.submit(time.sleep, 600)[0] for _ in range(3))]
+    values = engine.gather(handles)
+    assert next(values) == (3, 1)
+    values.close()
+    for handle in handles[1:]:
+        with pytest.raises(ray.exceptions.TaskCancelledError):
+            ray.get(handle.reference, timeout=60)
+
+
+def test_an_error_that_is_nobodys_own_is_not_its_own_cause(engine: Ray) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(engine.gather(engine.submit(divmod, 1, 0)))
+    assert caught.value.__cause__ is not caught.value
 
 
 def sharing_of(shipment: Shipment) -> dict[str, bool]:

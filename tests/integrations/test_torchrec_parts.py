@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_emb.errors import ArtifactError, FitError, MissingDependencyError
-from recsys_emb.integrations.torchrec import RowWise, ShardedCheckpoints, ShardedFactorization, TableWise, bag_configs
+from recsys_emb.integrations.torchrec import (
+    RowWise,
+    ShardedCheckpoints,
+    ShardedFactorization,
+    TableWise,
+    bag_configs,
+    last_checkpoint,
+)
 from recsys_emb.integrations.torchrec.agreement import Ranks
 from recsys_emb.integrations.torchrec.placement import ColumnWise, dealt_out, padded_width, placement_of
 from recsys_emb.integrations.torchrec.spread import Spread
@@ -91,8 +99,16 @@ def test_a_process_group_is_asked_for() -> None:
     )
 
 
+def test_checkpoints_in_the_home_folder_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "runs" / "step-000000000007").mkdir(parents=True)
+    assert last_checkpoint("~/runs") == tmp_path / "runs" / "step-000000000007"
+
+
 @pytest.mark.parametrize("name", ["every", "keep"])
 def test_checkpoints_are_written_and_kept(name: str) -> None:
     with pytest.raises(ArtifactError) as error:
         ShardedCheckpoints("folder", **{name: 0})
-    assert str(error.value) == f"ShardedCheckpoints: expected {name} of at least 1, got 0. Give 1 or more."
+    assert str(error.value) == (
+        f"ShardedCheckpoints: expected {name} to be an integer of at least 1, got 0. Give {name}=1 or more."
+    )

@@ -117,6 +117,8 @@ EVERYWHERE = {
     "rank and world_size of its process.",
     "batches": "FitError: train_sharded: expected the same number of batches on every rank, got 7 on rank 0, 5 on "
     "rank 1. Give every rank the same rows, batch_size and drop_last.",
+    "no batch": "EmptySourceError: train_sharded: expected at least one batch on every rank, got 75 rows for 2 "
+    "ranks. Give more rows, a smaller batch_size, or drop_last=False.",
     "checkpoint": "LineageError: checkpoint: expected one of the encoder {encoder[1]}, got that of {encoder[0]}. Its "
     "rows stand for other values; load it with the encoder that it was trained with.",
     "other rule": "ArtifactError: checkpoint: expected the rule AdagradUpdate, got SGDUpdate. Make the model as it was "

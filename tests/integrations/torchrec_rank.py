@@ -217,6 +217,7 @@ def refuse(rank: int, size: int, folder: Path) -> dict[str, str]:
         return lambda: train_sharded(model, loader, objective, epochs=1)
 
     fewer = BatchLoader(ENCODER, FRAME.iloc[: ROWS - 20 * rank], batch_size=6, rank=rank, world_size=size)
+    too_few = loader_of(rank, size, batch_size=ROWS, drop_last=True)
     attempts = {
         "schema": made(ENCODER if rank == 0 else other_schema),
         "encoder": made(ENCODER if rank == 0 else other_rows),
@@ -231,6 +232,7 @@ def refuse(rank: int, size: int, folder: Path) -> dict[str, str]:
         "contrast": trained(loader_of(rank, size), BPR()),
         "rank": trained(loader_of(0, 1), SquaredError()),
         "batches": trained(fewer, SquaredError()),
+        "no batch": trained(too_few, SquaredError()),
         "checkpoint": lambda: checkpoints.load_checkpoint(_of(other_rows), folder / "refused"),
         "other rule": lambda: checkpoints.load_checkpoint(sharded(AdagradUpdate(lr=0.1)), folder / "refused"),
     }

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given, settings
@@ -420,6 +421,19 @@ def test_a_windowed_pass_resumes_at_any_batch_exactly(after: int, prefetch: int)
     resumed = loader_of(**options)
     resumed.load_state_dict(pickle.loads(pickle.dumps(loader.state_dict())))
     assert rows_of([*done, *resumed]) == rows_of(loader_of(**options))
+
+
+def test_a_window_over_other_blocks_of_the_same_rows_is_another_order(tmp_path: Path) -> None:
+    for name, size in (("long", 8), ("short", 4)):
+        pq.write_table(table(), tmp_path / f"{name}.parquet", row_group_size=size)
+    long, short = (loader_of(tmp_path / f"{name}.parquet", shuffle=True, window=8) for name in ("long", "short"))
+    state = long.state_dict()
+    with pytest.raises(DataError) as caught:
+        short.load_state_dict(state)
+    assert str(caught.value) == (
+        f"BatchLoader.load_state_dict: expected blocks={short.state_dict()['blocks']!r}, got {state['blocks']!r}. "
+        "Resume with the loader that the state came from."
+    )
 
 
 def test_workers_yield_the_same_windows() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import shutil
@@ -151,6 +152,15 @@ def test_rows_in_memory_are_refused(cache: Path) -> None:
     )
 
 
+def test_rows_that_are_encoded_are_refused_too(cache: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        BatchLoader(ENCODER, ENCODER.transform(FRAME), cache=cache)
+    assert str(caught.value) == (
+        "BatchLoader: expected files for cache=, got a Batch. Leave cache= out: it is encoded."
+    )
+    assert not cache.exists()
+
+
 @pytest.mark.parametrize("damage", ["short", "absent", "no JSON"])
 def test_damaged_rows_are_encoded_anew(source: Path, cache: Path, damage: str) -> None:
     expected = seen(loader_of(source, cache=cache))
@@ -163,6 +173,21 @@ def test_damaged_rows_are_encoded_anew(source: Path, cache: Path, damage: str) -
         (place / "content.json").write_text("{")
     assert seen(loader_of(source, cache=cache)) == expected
     assert len(folders(cache)) == 1
+
+
+def test_rows_that_cannot_be_read_just_now_are_kept(source: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, before = seen(loader_of(source, cache=cache)), folders(cache)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(row_cache, "_map", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        seen(loader_of(source, cache=cache))
+    assert folders(cache) == before
+    monkeypatch.undo()
+    refuse_to_encode(monkeypatch)
+    assert seen(loader_of(source, cache=cache)) == expected
 
 
 def test_rows_that_cannot_be_encoded_leave_nothing_behind(source: Path, cache: Path) -> None:

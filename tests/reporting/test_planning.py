@@ -203,6 +203,14 @@ def test_a_plan_allocates_nothing_and_prints_itself() -> None:
     assert lines[11].split() == ["FeatureEncoder.fit", f"{plan.fit_seconds:,.1f}", "s"]
 
 
+def test_counts_may_be_whole_numbers_of_any_type() -> None:
+    said = {name: float(count) for name, count in DISTINCT.items()}
+    other = SCHEMA.plan(rows=np.int64(200), distinct=said, lengths=LENGTHS)
+    assert SCHEMA.plan(rows=2e2, distinct=said, lengths=LENGTHS) == other  # type: ignore[arg-type]
+    assert other == SCHEMA.plan(rows=200, distinct=DISTINCT, lengths=LENGTHS)
+    assert type(other.rows) is int
+
+
 def test_nothing_to_do_costs_nothing(plan: SchemaPlan) -> None:
     empty = SCHEMA.plan(rows=0, distinct=dict.fromkeys(DISTINCT, 0), lengths=LENGTHS)
     seconds = (empty.fit_seconds, empty.encode_seconds, empty.sequential_seconds, empty.minibatch_seconds)
@@ -213,8 +221,11 @@ def test_nothing_to_do_costs_nothing(plan: SchemaPlan) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": -1}, "expected rows to be 0 or more, got -1. Count them."),
-        ({"rows": 1.5}, "expected rows to be 0 or more, got 1.5. Count them."),
+        ({"rows": -1}, "expected rows to be an integer of 0 or more, got -1. Count them."),
+        ({"rows": 1.5}, "expected rows to be an integer of 0 or more, got 1.5. Count them."),
+        ({"rows": True}, "expected rows to be an integer of 0 or more, got True. Count them."),
+        ({"rows": "9"}, "expected rows to be an integer of 0 or more, got '9'. Count them."),
+        ({"rows": float("inf")}, "expected rows to be an integer of 0 or more, got inf. Count them."),
         (
             {"distinct": {**DISTINCT, "usr": 3}},
             "expected distinct= to name 'user', 'item', 'tags', 'brand', 'shop', got 'usr'. Did you mean 'user'?",

@@ -48,6 +48,10 @@ def test_the_loss_curve_names_its_axes_and_marks_the_lowest_validation() -> None
     assert rendered(figure).startswith(b"\x89PNG")
 
 
+def test_the_loss_is_named_with_its_unit() -> None:
+    assert words(loss_curve(losses([1.0]), loss_label="half the squared error"))[2] == "half the squared error"
+
+
 def test_the_loss_curve_takes_a_history() -> None:
     assert [len(axes.lines) for axes in loss_curve(Run(losses([1.0, 0.5]))).axes] == [1, 2]
 
@@ -88,6 +92,36 @@ def test_both_histograms_have_the_same_bins_and_area_one() -> None:
     rendered(figure)
 
 
+@pytest.mark.parametrize("spread", [0.01, 1.0, 300.0])
+def test_symmetric_weights_look_symmetric(spread: float) -> None:
+    half = np.abs(np.random.default_rng(0).normal(0, spread, 500))
+    figure = weight_histogram(np.concatenate([half, -half]), np.random.default_rng(1).normal(spread, 5 * spread, 900))
+    outline = figure.axes[0].patches[0].get_xy()
+    edges = np.unique(outline[:, 0])
+    heights = {edge: outline[outline[:, 0] == edge, 1].max() for edge in edges}
+    width = np.diff(edges).mean()
+    middle = edges[np.abs(edges - width / 2).argmin()]
+    assert middle == pytest.approx(width / 2)
+    for steps in range(5):
+        right, left = middle + steps * width, -middle - steps * width
+        sides = [heights[edges[np.abs(edges - side).argmin()]] for side in (right, left)]
+        assert sides[0] == pytest.approx(sides[1])
+
+
+def test_weights_that_are_all_one_number_stand_in_one_bin() -> None:
+    figure = weight_histogram(np.full(9, 7.0), np.full(4, 7.0))
+    xs = figure.axes[0].patches[0].get_xy()
+    filled = xs[xs[:, 1] > 0, 0]
+    assert filled.min() <= 7.0 <= filled.max()
+    assert len(np.unique(filled)) == 2
+
+
+def test_a_mean_is_told_as_exactly_as_the_spread_allows() -> None:
+    weights = np.array([-0.10003, 0.09999])
+    labels = [text.get_text() for text in weight_histogram(weights, -weights).axes[0].get_legend().get_texts()]
+    assert labels == ["before: mean 0, sd 0.1", "after: mean 0, sd 0.1"]
+
+
 @pytest.mark.parametrize(("weights", "got"), [([], "none"), ([1.0, np.nan, np.inf], "2 weights not finite")])
 def test_weights_that_cannot_be_drawn_are_refused(weights: list[float], got: str) -> None:
     with pytest.raises(DataError) as caught:
@@ -100,6 +134,19 @@ def test_the_position_effect_shows_where_scores_are_served() -> None:
     figure = position_effect([1, 2, 3], [0.3, 0.0, -0.1], serve_at=2, unit="stars")
     assert words(figure) == ["What the position adds to a score", "position", "effect (stars)"]
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["served at 2"]
+
+
+def test_every_position_has_its_tick_and_the_axis_its_name() -> None:
+    figure = position_effect(range(10), np.zeros(10), counts=np.full(10, 20_000), position_label="steps")
+    above, below = figure.axes
+    assert below.get_xlabel() == "steps"
+    assert above.get_xticks().tolist() == list(range(10))
+    rendered(figure)
+    assert "20,000" in [label.get_text() for label in below.get_yticklabels()]
+
+
+def test_many_positions_share_few_ticks() -> None:
+    assert len(position_effect(range(300), np.zeros(300)).axes[0].get_xticks()) < 20
 
 
 def test_counts_stand_under_the_effects_on_the_same_positions() -> None:
@@ -148,6 +195,31 @@ def test_labels_never_touch_each_other() -> None:
     boxes = [text.get_window_extent() for text in figure.axes[0].texts]
     assert len(boxes) > 5
     assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
+
+
+def test_a_label_stands_near_its_own_point_alone() -> None:
+    vectors = np.random.default_rng(0).normal(size=(150, 3))
+    figure = item_map(vectors, range(150))
+    axes = figure.axes[0]
+    pixels = axes.transData.transform(axes.collections[0].get_offsets())
+    for text in axes.texts:
+        box = text.get_window_extent()
+        gaps = np.hypot(*np.maximum(0, np.maximum(box.min - pixels, pixels - box.max)).T)
+        nearest, own = gaps.argmin(), int(text.get_text())
+        assert gaps[own] == pytest.approx(gaps[nearest], abs=3.0), (nearest, own)
+
+
+def test_the_map_says_how_many_names_it_holds() -> None:
+    vectors = np.random.default_rng(0).normal(size=(150, 3))
+    figure = item_map(vectors, [f"a long name {number}" for number in range(150)])
+    written = len(figure.axes[0].texts)
+    assert figure.get_supxlabel() == f"Names stand where there is room: {written} of 150."
+    assert item_map([[0.0, 0.0], [9.0, 0.0]], ["a", "b"]).get_supxlabel() == ""
+
+
+def test_a_vector_without_a_group_is_among_the_others() -> None:
+    figure = item_map([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], groups=["a", None, "a"])
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["others", "a"]
 
 
 def test_groups_beyond_the_colours_are_drawn_as_one() -> None:

@@ -131,6 +131,34 @@ def test_bands_are_doublings_of_the_occurrences(found: ModelReport, fitted: tupl
     assert bands["deviation"].iloc[0] == pytest.approx(float(lengths.std(correction=0)))
 
 
+def test_a_feature_whose_values_are_all_in_one_band_is_shown(found: ModelReport) -> None:
+    bands = found.bands_frame()
+    assert bands.loc[["user"], ["low", "high", "values"]].to_numpy().tolist() == [[8, 15, 4]]
+    lines = str(found).splitlines()
+    below = lines.index("Mean length of vectors by occurrences in training")
+    assert lines[below + 1].split() == ["times", "user", "country", "device", "film", "tags", "year", "slot"]
+    (row,) = (line for line in lines[below:] if line.startswith(" 8 to 15"))
+    assert row.split()[3] == f"{bands.loc['user', 'norm']:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("declared", "remedy"),
+    [
+        (Categorical("film", min_count=2), "a min_count above 2, or unknown_dropout=0.05"),
+        (
+            Categorical("film", min_count=2, unknown_dropout=1e-9),
+            "a min_count above 2, or an unknown_dropout above 1e-09",
+        ),
+    ],
+)
+def test_advice_goes_beyond_what_is_declared(declared: Categorical, remedy: str) -> None:
+    told = model_report(*trained(schema(item=declared))).warnings
+    assert told[0].startswith("user, country, device, tags: ")
+    assert told[0].endswith("Let it learn: min_count=2, or unknown_dropout=0.05.")
+    assert told[1].startswith("film: ")
+    assert told[1].endswith(f"Let it learn: {remedy}.")
+
+
 def test_memory_is_that_of_all_parameters(found: ModelReport, fitted: tuple) -> None:
     parameters = list(fitted[0].parameters())
     frame = found.to_frame()
@@ -173,7 +201,7 @@ def test_one_blank_bucket_of_several_is_warned_of() -> None:
     row = found.reserved_frame().loc[("film", "unknown")]
     assert row["rows"] == 50
     assert 40 < row["never_updated"] < 50
-    assert "film" in found.warnings[0].split(":")[0]
+    assert "film" in found.warnings[1].split(":")[0]
 
 
 @pytest.mark.parametrize("table", [OneHot(), Hashed(16), QuotientRemainder(2)])

@@ -132,6 +132,14 @@ CONTRADICTIONS = {
         lambda: Numeric("age", l2_scale=-1),
         "Numeric('age'): expected l2_scale to be a number of at least 0, got -1. It multiplies the solver's L2.",
     ),
+    "one table under two strengths": (
+        lambda: Schema(
+            user=USER,
+            item=Categorical("i", l2_scale=0.0),
+            item_features=[Categorical("near", vocabulary="i", share_table=True)],
+        ),
+        "Categorical('near'): expected l2_scale=0.0, as 'i' declares, got 1.0. A shared table has one strength of L2.",
+    ),
     "a name twice": (
         lambda: Schema(user=USER, item=ITEM, user_features=[Categorical("i")]),
         "Schema: expected every name once, got 'i' more than once. Give each column one meaning.",

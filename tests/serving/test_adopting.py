@@ -36,6 +36,7 @@ def test_a_model_that_was_trained_elsewhere_answers_as_a_recommender(encoder: Fe
     assert torch.allclose(torch.tensor(scores).float(), model(encoder.transform(FRAME)))
     answers = loaded.recommend(["cy", "bob"], k=3)
     assert {user: set(films) for user, films in answers.groupby("user")["film"]} == {"cy": {1, 3}, "bob": {2}}
+    assert all(module.training for module in model.modules())
     # Ratings are answered within what training rows hold, where the objective says so.
     save_recommender(tmp_path / "model", model, encoder, FRAME, SquaredError())
     assert Recommender.load(tmp_path / "model").predict(FRAME).between(1, 5).all()

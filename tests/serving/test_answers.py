@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from recsys_emb.errors import ColumnError, DataError, EmptySourceError, RecsysEmbError
+from recsys_emb.lookup.new_rows import MeanRows
 from recsys_emb.recommender import Recommender
+from recsys_emb.reporting.report import report
 from recsys_emb.schema import Categorical, Schema
 from recsys_emb.training.losses import Logistic
 
@@ -157,3 +159,73 @@ def test_an_index_is_an_object_that_finds(recommender: Recommender, index: objec
             f"Recommender.{verb}: expected an index such as ApproximateIndex(), got {index!r}. "
             "Leave it out to scan all items."
         )
+
+
+# --- what is handed to the wrong place ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "expected"),
+    [
+        (
+            lambda one: report(one, clicks(3)),
+            "report: expected a fitted FeatureEncoder, got a Recommender. Pass recommender.encoder.",
+        ),
+        (
+            lambda one: report(clicks(3), one.encoder),
+            "report: expected a fitted FeatureEncoder, got a DataFrame. Pass the encoder, then the rows.",
+        ),
+        (
+            lambda _: Recommender(clicks(3)),
+            "Recommender: expected a Schema, got a DataFrame. Declare what the columns mean, "
+            "Recommender(Schema(...)), and pass rows to fit.",
+        ),
+        (
+            lambda one: one.partial_fit(clicks(3), new_rows=MeanRows),
+            "grow: expected new_rows such as MeanRows(), got the class MeanRows. Call it: MeanRows().",
+        ),
+        (
+            lambda one: one.partial_fit(clicks(3), new_rows={"user": "mean"}),
+            "grow: expected new_rows such as MeanRows(), got 'mean'. DrawnRows() begins as at birth.",
+        ),
+        (
+            lambda one: one.predict("u1"),
+            "u1: expected Parquet files, got none. Check the path; values themselves go into a frame.",
+        ),
+        (
+            lambda one: one.recommend(history=pd.DataFrame([["u1", 1]])),
+            "history: expected a column 'item', got no columns.",
+        ),
+        (
+            lambda one: one.recommend(["u1"], items=pd.DataFrame([[1]])),
+            "items: expected a column 'item', got no columns.",
+        ),
+        (
+            lambda one: one.recommend(["u1"], candidates=pd.DataFrame([[1]])),
+            "Recommender.recommend: candidates: expected a list of values, got DataFrame. Give one column.",
+        ),
+    ],
+)
+def test_what_is_no_such_thing_is_refused_by_name(ask, expected: str, recommender: Recommender) -> None:
+    assert refusal(RecsysEmbError, lambda: ask(recommender)) == expected
+
+
+# --- what is told -------------------------------------------------------------------------------------------------
+
+
+def test_a_recommender_says_in_a_line_what_it_is(recommender: Recommender) -> None:
+    assert repr(recommender) == (
+        "Recommender('user' × 'item', Logistic(negatives=0), fitted: 97 users, 53 items, 2000 rows)"
+    )
+    assert repr(Recommender(CLICKED)) == "Recommender('user' × 'item', not fitted)"
+    assert repr(Recommender(CLICKED, objective=Logistic())) == (
+        "Recommender('user' × 'item', Logistic(negatives=0), not fitted)"
+    )
+
+
+def test_a_fit_tells_the_settings_that_it_uses(capsys) -> None:
+    Recommender(CLICKED, epochs=1).fit(clicks(50))
+    assert capsys.readouterr().err.splitlines()[1] == (
+        "Recommender: SequentialSGD(learning_rate={0.learning_rate}, l2={0.l2}, bias_l2={0.bias_l2}, blocks=1), "
+        "as the fastest on a CPU, and it applies here.".format(Logistic().defaults)
+    )

@@ -347,6 +347,7 @@ def test_users_with_and_without_a_history_are_answered_together() -> None:
     answer = recommender.recommend([3, first, 999, first], k=2, history=history, exclude_seen=False)
     assert answer["user"].tolist() == [3, 3, first, first, 999, 999, first, first]
     assert answer["user_route"].tolist() == ["trained"] * 2 + ["history"] * 2 + ["unknown"] * 2 + ["history"] * 2
+    assert answer["known"].tolist() == [True] * 2 + [False] * 6
     plain = recommender.recommend([3], k=2, exclude_seen=False)
     pd.testing.assert_frame_equal(answer.iloc[:2].drop(columns=["user_route", "item_route"]), plain)
 
@@ -356,6 +357,7 @@ def test_a_known_user_with_a_history_is_answered_by_it_and_gets_nothing_seen() -
     rows = frame()[frame()["user"] == 3].head(2)
     answer = recommender.recommend([3], k=9, history=rows)
     assert (answer["user_route"] == "history").all()
+    assert answer["known"].all()
     assert not set(answer["item"]) & set(frame().loc[frame()["user"] == 3, "item"])
 
 

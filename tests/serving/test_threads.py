@@ -71,7 +71,7 @@ VERBS: dict[str, Callable[[Recommender, int], object]] = {
     ).to_dict("list"),
     "similar": lambda recommender, n: recommender.similar([n], k=3).to_dict("list"),
     "explain": lambda recommender, n: recommender.explain(rows(n, 5)).to_dict("list"),
-    "evaluate": lambda recommender, n: str(recommender.evaluate(rows(n, 50), k=3)),
+    "evaluate": lambda recommender, n: str(recommender.evaluate(rows(n, 50), k=3, exclude_seen=False)),
     "embeddings": lambda recommender, _: recommender.embeddings("item")["item"].tolist(),
     "report": lambda recommender, _: str(recommender.report()),
 }

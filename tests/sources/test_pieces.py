@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recsys_emb.errors import ColumnError
+from recsys_emb.errors import ColumnError, DataError
 from recsys_emb.sources.locations import Location, locate
 from recsys_emb.sources.pieces import Piece, pieces
 from recsys_emb.sources.sources import open_source
@@ -35,6 +35,15 @@ def test_a_piece_of_a_file_is_a_row_group_and_travels_as_its_place(tmp_path: Pat
     assert [users(piece) for piece in found] == 2 * [[0, 1], [2, 3], [4]]
     assert len(pickle.dumps(found[0])) < 1000
     assert [rows.where("user") for rows in found[1].rows(["user"])] == ["a.parquet, row group 1: user"]
+
+
+def test_what_a_file_calls_text_and_is_not_is_refused_in_a_piece_too(tmp_path: Path) -> None:
+    offsets = pa.py_buffer(np.array([0, 1, 2], np.int32))
+    broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xff")])
+    pq.write_table(pa.table({"user": broken}), tmp_path / "rows.parquet", use_dictionary=False)
+    (piece,) = pieces(open_source(tmp_path), ["user"])
+    with pytest.raises(DataError, match=r"^rows.parquet, row group 0: expected columns as they are declared, got an "):
+        users(piece)
 
 
 def test_rows_in_memory_travel_alone() -> None:

@@ -39,6 +39,15 @@ def main(rank: int, meeting: str, results: str) -> None:
         FusedEmbedding(given["encoder"], update=SGDUpdate(lr=0.1))(given["steps"][0][rank])
     except FitError as error:
         found["refused"] = str(error)
+    mixed = [torch.zeros(3, 2, requires_grad=True) for _ in range(2)]
+    for table in mixed:
+        table.grad = torch.ones(3, 2)
+    if rank:
+        mixed[1].grad = torch.ones(3, 2).to_sparse(1)
+    try:
+        average_gradients(mixed)
+    except FitError as error:
+        found["mixed"] = str(error), mixed[0].grad
     torch.save(found, f"{results}.{rank}")
     distributed.destroy_process_group()
 

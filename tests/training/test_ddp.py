@@ -87,6 +87,11 @@ def test_two_processes_end_where_one_process_does_with_dense_and_with_sparse_gra
         "or LazyAdam."
     )
     assert [one["refused"] for one in found] == [expected, expected]
+    expected = (
+        "average_gradients: expected each gradient to be sparse on all processes or on none, got both for parameters "
+        "number 1. Make the tables with the same sparse= everywhere."
+    )
+    assert [(one["mixed"][0], one["mixed"][1].tolist()) for one in found] == [(expected, [[1.0, 1.0]] * 3)] * 2
 
 
 def test_without_processes_the_mean_over_ranks_is_the_mean() -> None:

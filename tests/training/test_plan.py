@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -12,6 +14,7 @@ from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.errors import DataError, EmptySourceError, IndexRangeError
 from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema import Categorical, MultiCategorical, OneHot, Schema, UnknownBuckets
+from recsys_emb.training import plan, rows
 from recsys_emb.training.losses import BPR, SquaredError
 from recsys_emb.training.objective import Defaults
 from recsys_emb.training.plan import occurrences, row_lists, user_order
@@ -54,6 +57,37 @@ def test_sums_over_lists_are_the_sides_of_the_model(
         named, weights = lists.rows[part], lists.weights[part]
         np.testing.assert_allclose(weights @ stack.vectors[named], vectors[row].detach(), atol=1e-6)
         np.testing.assert_allclose(weights @ stack.biases[named], biases[row].detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [1, 3, 7, 20])
+def test_lists_are_the_same_however_many_examples_are_taken_at_a_time(
+    rich: Schema,
+    model_of: Callable[..., MatrixFactorization],
+    rows_of: Callable[..., Batch],
+    monkeypatch: pytest.MonkeyPatch,
+    block: int,
+) -> None:
+    model, batch = model_of(rich), rows_of(20)
+    stack = Stack(model)
+
+    def found() -> list[npt.NDArray[Any]]:
+        lists = row_lists(with_pooling_weights(batch, rich), model.item_names, stack.first_rows)
+        return [*lists, occurrences([lists, lists], stack.num_rows)]
+
+    whole = found()
+    monkeypatch.setattr(plan, "_BLOCK", block)
+    monkeypatch.setattr(rows, "_BLOCK", block)
+    for one, other in zip(whole, found(), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+def test_rows_beyond_32_bits_are_listed_in_64() -> None:
+    batch = Batch({"user": torch.tensor([3, 0]), "tags": Jagged.from_lists([[], [4]])})
+    near = row_lists(batch, ["user", "tags"], {"user": 0, "tags": 10})
+    far = row_lists(batch, ["user", "tags"], {"user": 0, "tags": 2**31})
+    assert (near.rows.dtype, near.rows.tolist()) == (np.int32, [3, 14])
+    assert (far.rows.dtype, far.rows.tolist()) == (np.int64, [3, 2**31 + 4])
 
 
 def test_occurrences_weigh_squared() -> None:

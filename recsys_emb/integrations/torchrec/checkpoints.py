@@ -32,7 +32,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from recsys_emb.artifact.manifest import read_json
 from recsys_emb.artifact.swapping import flush
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.errors import ArtifactError, LineageError
+from recsys_emb.errors import ArtifactError, LineageError, at_least
 from recsys_emb.integrations.torchrec.factorization import ShardedFactorization, filled
 from recsys_emb.integrations.torchrec.spread import Spread
 from recsys_emb.integrations.torchrec.tables import as_indexed, row_key
@@ -64,15 +64,12 @@ class ShardedCheckpoints:
     def __post_init__(self) -> None:
         local_path(self.folder, "ShardedCheckpoints")
         for name, value in (("every", self.every), ("keep", self.keep)):
-            if value < 1:
-                raise ArtifactError(
-                    f"ShardedCheckpoints: expected {name} of at least 1, got {value!r}. Give 1 or more."
-                )
+            at_least("ShardedCheckpoints", name, value, 1, error=ArtifactError)
 
 
 def last_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
     """Give the last whole checkpoint in a folder; None where there is none."""
-    return max(_whole(Path(folder)), default=None)
+    return max(_whole(local_path(folder, "last_checkpoint")), default=None)
 
 
 def save_checkpoint(
@@ -91,7 +88,7 @@ def save_checkpoint(
     numbers
         What else the owner wants to keep, JSON-able.
     """
-    folder, ranks = Path(checkpoints.folder), model.ranks
+    folder, ranks = local_path(checkpoints.folder, "ShardedCheckpoints"), model.ranks
     beside = folder / f".step-{step:012}"
     if ranks.rank == 0:
         folder.mkdir(parents=True, exist_ok=True)

@@ -187,7 +187,10 @@ class ShardedFactorization(nn.Module):
         for key, shape in expected.items():
             got = tuple(weights[key].shape) if key in weights else "none"
             if got != shape:
-                raise SchemaError(f"ShardedFactorization.load: expected {key!r} of shape {shape}, got {got}.")
+                raise SchemaError(
+                    f"ShardedFactorization.load: expected {key!r} of shape {shape}, got {got}. "
+                    "Give the state_dict() of a model made with the same encoder and embedding_dim."
+                )
         for tables in (self.vectors, self.biases):
             for shard in tables.shards():
                 columns = slice(shard.columns.start, min(shard.columns.stop, tables.width))

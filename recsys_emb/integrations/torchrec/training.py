@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, distributed
 
 from recsys_emb.encoding.batch import Batch
-from recsys_emb.errors import DataError, EmptySourceError, FitError
+from recsys_emb.errors import DataError, EmptySourceError, FitError, counted
 from recsys_emb.integrations.torchrec.agreement import Claim
 from recsys_emb.integrations.torchrec.checkpoints import ShardedCheckpoints, load_checkpoint, save_checkpoint
 from recsys_emb.integrations.torchrec.factorization import ShardedFactorization
@@ -68,7 +68,7 @@ def train_sharded(
         When the objective contrasts items, or processes disagree on what they train, or the loss is no longer finite.
         All processes raise.
     EmptySourceError, DataError
-        When there are no rows, the loader is that of another rank, or a checkpoint is that of other rows. A label that
+        When there is no batch, the loader is that of another rank, or a checkpoint is that of other rows. A label that
         cannot be learned is refused by the process that has it; the others wait for it until their timeout, which is
         why torchrun ends them.
     """
@@ -179,8 +179,11 @@ def _check(model: ShardedFactorization, loader: BatchLoader, objective: Objectiv
             f"train_sharded: expected an objective that learns a label, got {objective!r}. "
             "Use SquaredError() or Logistic()."
         )
-    if not loader.num_rows:
-        raise EmptySourceError("train_sharded: expected at least one row, got 0 rows. There is nothing to learn.")
+    if not len(loader):
+        raise EmptySourceError(
+            f"train_sharded: expected at least one batch on every rank, got {counted(loader.num_rows, 'row')} for "
+            f"{counted(loader.world_size, 'rank')}. Give more rows, a smaller batch_size, or drop_last=False."
+        )
     ranks = model.ranks
     if (loader.rank, loader.world_size) != (ranks.rank, ranks.size):
         raise DataError(
