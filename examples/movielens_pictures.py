@@ -12,7 +12,8 @@ import pandas as pd
 from movielens_data import ITEM
 
 from recsys_emb import MatrixFactorization, Recommender
-from recsys_emb.reporting.plots import item_map, loss_curve, position_effect, weight_histogram
+from recsys_emb.reporting.maps import item_map
+from recsys_emb.reporting.plots import loss_curve, position_effect, weight_histogram
 
 STEP_TITLE = "What the step in a user's history adds to a rating"
 STEP_LABEL = "ratings given before, in doublings (0: none, 1: 1–2, 2: 3–6, 3: 7–14, …)"

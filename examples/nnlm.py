@@ -22,7 +22,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from recsys_emb import PADDING_INDEX, CategoryEmbedding, OneHotProjection, Vocabulary
-from recsys_emb.reporting.plots import item_map, weight_histogram
+from recsys_emb.reporting.maps import item_map
+from recsys_emb.reporting.plots import weight_histogram
 
 D = 64
 KINDS = {

@@ -168,7 +168,8 @@ _ENTERING = threading.RLock()
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = "" if name.startswith("_") else errors.did_you_mean(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{hint}".removesuffix("."))
     with _ENTERING:
         value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value
@@ -176,4 +177,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

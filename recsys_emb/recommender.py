@@ -239,10 +239,8 @@ class Recommender:
         Parameters
         ----------
         frame
-            Any source with the user and the item; the label is not read. What describes the users, what describes the
-            items, the context and the position count as they stand, null as the missing row; each may be left out as
-            a whole. The pair is then scored as `recommend` scores it: by what training last said of user and item,
-            without a context, at the position's ``serve_at``. So what `recommend` answers can be handed back.
+            Any source with the columns of user, item, their features, context and position, null as the missing row;
+            the label is not read. Or what `recommend` answered: the columns that it has not are as it scored them.
 
         Returns
         -------
@@ -252,7 +250,7 @@ class Recommender:
         Raises
         ------
         ColumnError
-            When the user or the item is not there, or only a part of what describes one of them.
+            When a column is not there.
         """
         return predict(self._ready(), frame)
 
@@ -345,7 +343,7 @@ class Recommender:
         return similar(self._ready(), items, k, index=index)
 
     def explain(self, frame: Any) -> pd.DataFrame:
-        """Take the predictions for the rows of a frame apart; it may leave out what `predict` may do without.
+        """Take the predictions for the rows of a frame apart; it is read as by `predict`.
 
         Returns
         -------

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import torch
 from torch import Tensor
 
-from recsys_emb.errors import ColumnError, DataError, did_you_mean, listed
+from recsys_emb.errors import ColumnError, DataError, KeyTypeError, did_you_mean, listed
 from recsys_emb.vocabulary.reserved import PADDING_INDEX
 
 
@@ -172,8 +172,22 @@ class Batch:
         """Count the rows, B."""
         return next((len(column) for column in self.columns.values()), 0)
 
-    def __getitem__(self, name: str) -> Column:
-        """Column of the feature called ``name``."""
+    @overload
+    def __getitem__(self, name: str) -> Column: ...
+
+    @overload
+    def __getitem__(self, name: slice) -> Batch: ...
+
+    def __getitem__(self, name: str | slice) -> Column | Batch:
+        """Column of the feature called ``name``, or the rows of a slice."""
+        if isinstance(name, slice) and name.step in (None, 1):
+            first, last, _ = name.indices(len(self))
+            return self.slice(first, max(first, last))
+        if not isinstance(name, str):
+            # A TypeError: it is how scikit-learn learns that rows have no number of columns.
+            raise KeyTypeError(
+                f"Batch: expected the name of a feature, or a slice of step 1, got {name!r}. Pick rows with select."
+            )
         if name not in self.columns:
             hint = did_you_mean(name, self.names)
             raise ColumnError(f"Batch: expected one of {listed(self.names)}, got {name!r}.{hint}")
@@ -186,6 +200,12 @@ class Batch:
     def __iter__(self) -> Iterator[str]:
         """Iterate over the feature names."""
         return iter(self.columns)
+
+    if not TYPE_CHECKING:  # which would take every name for an attribute
+
+        def __getattr__(self, name):
+            """Say where names and tensors are: a batch reads like a mapping, and is none."""
+            raise AttributeError(f"Batch: no attribute {name!r}. It has names and columns.", name=name, obj=self)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -246,6 +266,18 @@ class Batch:
         label = None if self.label is None else self.label.pin_memory()
         weight = None if self.weight is None else self.weight.pin_memory()
         return Batch(pinned, label, weight, self.limits)
+
+
+def check_batch(given: object, where: str) -> None:
+    """Refuse what is no batch; ``where`` one was asked for.
+
+    Raises
+    ------
+    DataError
+        Saying how to make one.
+    """
+    if not isinstance(given, Batch):
+        raise DataError(f"{where}: expected a Batch, got {type(given).__name__}. Give it encoder.transform(rows).")
 
 
 def _select(column: Column, rows: Tensor) -> Column:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -24,6 +26,7 @@ from recsys_emb.sources.sources import Source
 from recsys_emb.sources.writing import UNFINISHED, write_bytes
 
 _VERSION = 1
+_LIVING = 3600  # seconds in which a living writer writes something
 _AGAIN = "Encode again with transform_to."
 
 
@@ -43,6 +46,8 @@ class EncodedPart:
     num_rows: int
     size: int
     """Bytes."""
+    digest: str = ""
+    """SHA-256 of the rows; nothing where an earlier version wrote them."""
 
 
 class EncodedRows:
@@ -73,8 +78,18 @@ class EncodedRows:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.place = locate(os.fspath(folder))
-        said = read_manifest(self.place)
+        place = locate(os.fspath(folder))
+        self._take(place, read_manifest(place))
+
+    @classmethod
+    def of(cls, place: Location, manifest: dict[str, Any]) -> EncodedRows:
+        """Give the rows of a manifest that was just written, whoever writes the same ones there now."""
+        made = cls.__new__(cls)
+        made._take(place, manifest)
+        return made
+
+    def _take(self, place: Location, said: dict[str, Any] | None) -> None:
+        self.place, self._said = place, said
         if said is None or said.get("parts") is None:
             got = "none" if said is None else "one that is not finished"
             raise DataError(f"{self.place.name}: expected a folder of encoded rows, got {got}. {_AGAIN}")
@@ -107,7 +122,17 @@ class EncodedRows:
     @cached_property
     def source(self) -> Source:
         """The parts, in the order of the rows that were encoded; columns are indices."""
-        return Source(tuple(named_parts(self.place, [part.name for part in self.parts])))
+        opened = Source(tuple(named_parts(self.place, [part.name for part in self.parts])))
+        self._check_manifest()
+        return opened
+
+    def _check_manifest(self) -> None:
+        """Refuse other rows than those that were there when the folder was opened."""
+        if read_manifest(self.place) != self._said:
+            raise DataError(
+                f"{self.place.name}: expected the rows that were opened, got others. The folder has changed. "
+                "Open it anew: EncodedRows(folder)."
+            )
 
     def reader(self, encoder: Fitted) -> EncodedReader:
         """Give what reads the rows of `source` as batches.
@@ -116,7 +141,10 @@ class EncodedRows:
         ------
         LineageError
             When they were encoded by another encoder.
+        DataError
+            When others were written to the folder since it was opened.
         """
+        self._check_manifest()
         if encoder.fingerprint != self.fingerprint:
             raise LineageError(
                 f"{self.place.name}: expected rows of the encoder {encoder.fingerprint[:8]}, got rows of another: "
@@ -141,7 +169,7 @@ def claim(place: Location, manifest: Mapping[str, Any]) -> None:
     """
     with explained(place.name, "a folder to write to", "Check it and the permissions.", DataError):
         place.filesystem.create_dir(place.path, recursive=True)
-    strangers = [info.base_name for info in _infos(place)]
+    strangers = [name for info in _infos(place) if not (name := info.base_name).endswith(UNFINISHED)]
     if strangers and read_manifest(place) is None:
         raise DataError(
             f"{place.name}: expected an empty folder, or one of encoded rows, got {listed(sorted(strangers))}. "
@@ -150,15 +178,21 @@ def claim(place: Location, manifest: Mapping[str, Any]) -> None:
     _write(place, {**manifest, "parts": None})
 
 
-def finish(place: Location, manifest: Mapping[str, Any], parts: Sequence[EncodedPart]) -> None:
-    """Remove parts of earlier runs and what dead writers left, then say that all is there."""
-    named = {MANIFEST, *(part.name for part in parts)}
+def finish(place: Location, manifest: Mapping[str, Any], parts: Sequence[EncodedPart]) -> dict[str, Any]:
+    """Remove parts of earlier runs and what dead writers left, then say that all is there; give what was said.
+
+    Another run may be writing the same rows, so what was written to a short while ago is not taken for dead.
+    """
+    named, dead = {MANIFEST, *(part.name for part in parts)}, time.time() - _LIVING
     with explained(place.name, "a folder to write to", "Check it and the permissions.", DataError):
         for info in _infos(place):
-            is_part = PART.fullmatch(info.base_name) or info.base_name.endswith(UNFINISHED)
-            if is_part and info.base_name not in named:
-                place.filesystem.delete_file(info.path)
-    _write(place, {**manifest, "parts": [asdict(part) for part in parts]})
+            left = info.base_name.endswith(UNFINISHED) and (info.mtime_ns or 0) < dead * 1e9
+            if left or (PART.fullmatch(info.base_name) and info.base_name not in named):
+                with contextlib.suppress(FileNotFoundError):  # another run was first
+                    place.filesystem.delete_file(info.path)
+    said = {**manifest, "parts": [asdict(part) for part in parts]}
+    _write(place, said)
+    return said
 
 
 def read_manifest(place: Location) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ from recsys_emb.errors import (
     listed,
 )
 from recsys_emb.schema import History, Schema
-from recsys_emb.sources.locations import locate
+from recsys_emb.sources.locations import locate, path_text
 from recsys_emb.sources.sources import open_source, refuse_output_in
 from recsys_emb.vocabulary.spilling import Spill
 from recsys_emb.vocabulary.vocabulary import Vocabulary
@@ -122,6 +122,8 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         if engine is None and spill is None:
             self._learn(source, None, stay=not renumber)
             return self
+        if spill is not None and not isinstance(spill, Spill):
+            raise DataError(f"FeatureEncoder.fit: expected spill to be a Spill, got {spill!r}. Pass Spill(folder).")
         opened = open_source(source, folder_types(self.schema))
         with ExitStack() as held:
             # On an error it is emptied, once the threads have ended, so that the fit can be tried again.
@@ -242,8 +244,9 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             When the engine lost workers too often.
         """
         state = self.to_state()
+        place = locate(path_text(folder, "FeatureEncoder.transform_to: folder"))
         opened = open_source(source, self.row_encoder.types)
-        refuse_output_in(source, locate(os.fspath(folder)))
+        refuse_output_in(source, place)
         with threads_unless(engine) as workers:
             return transform_on(workers, state, opened, folder, with_label=with_label, progress=progress)
 

@@ -52,6 +52,7 @@ def learn_on(
     counted = submit_pieces(engine, pieces(source, columns), count)
     for facts in watched(engine, [own[-1] for own in counted], "fit", progress):
         learning.absorb(facts)
+    source.check_unchanged()
     shards = [own[:-1] for own in counted]
     rules = {
         one.name: (Limits(one.owner.min_count, one.owner.max_size), one.owner.unknown) for one in learning.vocabularies

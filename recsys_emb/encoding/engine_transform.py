@@ -6,6 +6,7 @@ name when it is whole, so a task that is done twice, or a run that is repeated, 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import posixpath
 import re
@@ -58,8 +59,8 @@ def transform_on(
     stream = pieces(source, columns)
     handles_of = join_on(engine, state, stream, write) if parted(state) else submit_pieces(engine, stream, write)
     parts = list(watched(engine, [handles[-1] for handles in handles_of], "transform", progress))
-    finish(place, manifest, parts)
-    return EncodedRows(folder)
+    source.check_unchanged()
+    return EncodedRows.of(place, finish(place, manifest, parts))
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _unpacked(schema: Any, shipped: Mapping[str, Shipped], numeric: Any, positio
 
 def _write(shipment: Shipment, piece: Piece, answers: Answers, place: Location, *found: FoundByName) -> EncodedPart:
     """Encode a piece into its file."""
-    encoder, name, num_rows = shipment.joined(found), file_name(piece), 0
+    encoder, name, num_rows, digest = shipment.joined(found), file_name(piece), 0, hashlib.sha256()
     schema = to_table(encoder.nothing(answers), answers).schema
     with written(place, name) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for rows in piece.rows(list(dict.fromkeys([*encoder.columns, *answers.columns]))):
@@ -105,8 +106,10 @@ def _write(shipment: Shipment, piece: Piece, answers: Answers, place: Location, 
             with refused(place, name):
                 writer.write_table(encoded)
             num_rows += len(rows)
+            for record in encoded.to_batches():
+                digest.update(record.serialize())
     size = place.filesystem.get_file_info(posixpath.join(place.path, name)).size
-    return EncodedPart(name, num_rows, size)
+    return EncodedPart(name, num_rows, size, digest.hexdigest())
 
 
 def file_name(piece: Piece) -> str:

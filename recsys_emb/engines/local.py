@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from recsys_emb.engines.engine import Engine, Handle
-from recsys_emb.errors import at_least
+from recsys_emb.errors import DataError, EngineError, at_least
 
 
 class Local:
@@ -40,7 +40,7 @@ class Local:
 
     def __init__(self, workers: int | None = None, *, executor: Executor | None = None) -> None:
         self.workers = _processors() if workers is None else at_least("Local", "workers", workers, 1)
-        self._is_own = executor is None
+        self._is_own, self._is_closed = executor is None, False
         self._executor = executor or ThreadPoolExecutor(self.workers, thread_name_prefix="engine")
 
     def put(self, value: Any) -> Handle:
@@ -52,6 +52,8 @@ class Local:
     def submit(self, function: Callable[..., Any], *arguments: Any, returns: int = 1, name: str = "") -> list[Handle]:
         """Have a function called; waits for the values of handles among the arguments."""
         del name
+        if self._is_closed:
+            raise EngineError("Local: expected an engine that is open, got one that was closed. Make another: Local().")
         values = [one.value() if isinstance(one, _Held) else one for one in arguments]
         future = self._executor.submit(function, *values)
         return [_Held(future)] if returns == 1 else [_Held(future, place) for place in range(returns)]
@@ -66,7 +68,8 @@ class Local:
                 handle.call_off()
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; asking for more is an `EngineError`."""
+        self._is_closed = True
         if self._is_own:
             self._executor.shutdown()
 
@@ -83,12 +86,20 @@ class Local:
 
 @contextmanager
 def threads_unless(engine: Engine | None) -> Iterator[Engine]:
-    """Give an engine, or threads for a while where there is none."""
-    if engine is not None:
-        yield engine
+    """Give an engine, or threads for a while where there is none.
+
+    Raises
+    ------
+    DataError
+        When it is something else.
+    """
+    if engine is None:
+        with Local() as own:
+            yield own
         return
-    with Local() as own:
-        yield own
+    if isinstance(engine, type) or not hasattr(engine, "submit"):
+        raise DataError(f"engine: expected an engine, got {engine!r}. Pass Local(2) or Ray().")
+    yield engine
 
 
 class _Held:

@@ -92,16 +92,11 @@ class Ray:
 
     def gather(self, handles: Sequence[Handle]) -> Iterator[Any]:
         """Yield the values; what is not done when one fails, or when the caller stops, is called off."""
-        done = 0
         try:
             for handle in handles:
-                value = self._value(handle)
-                done += 1
-                yield value
+                yield self._value(handle)
         finally:
-            # A cluster that was shut down meanwhile would be started again.
-            for other in handles[done:] if self._ray.is_initialized() else ():
-                self._ray.cancel(other.reference)
+            self._call_off([handle.reference for handle in handles])
 
     def _value(self, handle: _Held) -> Any:
         try:
@@ -111,6 +106,13 @@ class Ray:
             if explained is error:
                 raise
             raise explained from error
+
+    def _call_off(self, references: Sequence[Any]) -> None:
+        # To ask a cluster that was shut down meanwhile would start one.
+        if references and self._ray.is_initialized():
+            _, running = self._ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)
+            for one in running:
+                self._ray.cancel(one)
 
     def _explained(self, error: Exception, handle: _Held) -> Exception:
         cause = getattr(error, "cause", None)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -203,16 +203,24 @@ class BatchLoader(IterableDataset[Batch]):
         Raises
         ------
         DataError
-            When the state belongs to other rows or another order.
+            When the state belongs to other rows or another order, or to a place that is not in it.
         """
+        where = "BatchLoader.load_state_dict"
+        if not isinstance(state, Mapping):
+            raise DataError(f"{where}: expected what state_dict() gives, got {state!r}. Save that.")
         for name, value in self._settings().items():
             if state.get(name) != value:
                 raise DataError(
-                    f"BatchLoader.load_state_dict: expected {name}={value!r}, got {state.get(name)!r}. "
+                    f"{where}: expected {name}={value!r}, got {state.get(name)!r}. "
                     "Resume with the loader that the state came from."
                 )
-        self._epoch.fill_(state["epoch"])
-        self._next = self._resume_at = state["batch"]
+        epoch, batch = (at_least(where, name, state.get(name), 0) for name in ("epoch", "batch"))
+        if batch > len(self):
+            raise DataError(
+                f"{where}: expected a batch of {len(self)} at most, got {batch}. Save what state_dict() gives."
+            )
+        self._epoch.fill_(epoch)
+        self._next = self._resume_at = batch
 
 
 def _open_rows(encoder: FeatureEncoder, source: Any, *, stored: bool, cache: str | os.PathLike[str] | None) -> Feed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from recsys_emb.encoding.batch import Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged, check_batch
 from recsys_emb.errors import ColumnError, SchemaError, did_you_mean, listed
 from recsys_emb.lookup.base import check_indices, seeded_generator
 from recsys_emb.lookup.growing import begin, starts_of, ways
@@ -172,6 +172,7 @@ class FeatureEmbedding(nn.Module):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Look up all features: ``{name: (B, D)}``; with ``pooling="none"``, ``(B, L, D)`` and `mask`."""
+        check_batch(batch, type(self).__name__)
         return {name: self.vectors_of(name, batch) for name in self.names}
 
     def vectors_of(self, name: str, batch: Batch) -> Tensor:

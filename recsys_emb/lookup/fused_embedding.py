@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
-from recsys_emb.encoding.batch import Batch, Jagged
+from recsys_emb.encoding.batch import Batch, Jagged, check_batch
 from recsys_emb.errors import SchemaError
 from recsys_emb.lookup.base import check_indices
 from recsys_emb.lookup.category import CategoryEmbedding
@@ -113,6 +113,7 @@ class FusedEmbedding(FeatureEmbedding):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Look up all features: ``{name: (B, D)}``; with ``pooling="none"``, ``(B, L, D)`` and `mask`."""
+        check_batch(batch, type(self).__name__)
         columns = {name: self._column(name, batch, table) for name, table in self._fused.items()}
         found = dict(zip(columns, self._read(list(columns.values())), strict=True))
         vectors = {}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from recsys_emb.encoding.batch import Batch
+from recsys_emb.encoding.batch import Batch, check_batch
 from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.errors import FitError, SchemaError
 from recsys_emb.lookup.carrying import carry
@@ -127,6 +127,7 @@ class MatrixFactorization(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Score in units of the label: ``(B,)``, the sum of `terms` in their order."""
+        check_batch(batch, type(self).__name__)
         return functools.reduce(torch.add, self.terms(batch).values())
 
     def side(self, batch: Batch, names: Sequence[str]) -> tuple[Tensor, Tensor]:

@@ -108,7 +108,8 @@ def write_labels(figure: Figure, axes: Axes, points: NDArray[np.float64], labels
     for row in outermost[:_MOST_LABELS]:
         others = pixels[(pixels != pixels[row]).any(axis=1)]
         for shift, side in _SIDES:
-            room = (high, wide) if side == "center" else (wide, high)  # more than a label is away from its own point
+            # More than a label is away from its own point.
+            room = np.array((high, wide) if side == "center" else (wide, high))
             text = axes.annotate(str(labels[row]), points[row], shift, textcoords="offset points", ha=side)
             text.set(fontsize=8, color=INK, verticalalignment="center_baseline", in_layout=False)
             box = text.get_window_extent()

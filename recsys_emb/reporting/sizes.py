@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -39,6 +40,12 @@ class Sizes:
     text: Mapping[str, float]
 
     def __post_init__(self) -> None:
+        options = {"distinct": self.distinct, "lengths": self.lengths, "text": self.text}
+        for option, given in options.items():
+            if not isinstance(given, Mapping):
+                raise SchemaError(
+                    f"Schema.plan: expected {option}= to map names to numbers, got {given!r}. Give a dict."
+                )
         rows, distinct = _count(self.rows), {name: _count(count) for name, count in self.distinct.items()}
         if rows is None:
             raise SchemaError(
@@ -52,9 +59,18 @@ class Sizes:
         wrong = [name for name, count in distinct.items() if count is None]
         if wrong:
             raise SchemaError(f"Schema.plan: expected counts in distinct=, got others for {listed(wrong)}. Count them.")
+        for option in ("lengths", "text"):
+            strange = [name for name, mean in options[option].items() if not _is_mean(mean)]
+            if strange:
+                raise SchemaError(
+                    f"Schema.plan: expected means of at least 0 in {option}=, got others for {listed(strange)}. "
+                    "Give finite numbers."
+                )
         # Of one type from here on, whatever they were written as.
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "distinct", distinct)
+        object.__setattr__(self, "lengths", {name: float(mean) for name, mean in self.lengths.items()})
+        object.__setattr__(self, "text", {name: float(mean) for name, mean in self.text.items()})
 
     def values(self, feature: Feature) -> float:
         """Values of a feature's column in all."""
@@ -81,6 +97,10 @@ def _count(value: Any) -> int | None:
     """Give a whole number of any type, 1e6 too, as an integer; None for others, and below 0."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     return int(value) if is_number and value >= 0 and value % 1 == 0 else None
+
+
+def _is_mean(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
 
 
 def _check_named(option: str, given: Mapping[str, float], names: list[str], *, needed: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Role: TypeAlias = Literal["user", "item", "position", "context"]
 
 # `Recommender` answers in these columns beside the user's and the item's own.
-_ANSWER_COLUMNS = ("score", "rank", "known")
+ANSWER_COLUMNS = ("score", "rank", "known")
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ class Schema:
             )
         for role in ("user", "item"):
             feature = getattr(self, role)
-            clash = feature is not None and feature.name in _ANSWER_COLUMNS
+            clash = feature is not None and feature.name in ANSWER_COLUMNS
             refuse(
                 clash,
                 f"Schema.{role}",
-                f"a name other than {listed(_ANSWER_COLUMNS)}",
+                f"a name other than {listed(ANSWER_COLUMNS)}",
                 feature and feature.name,
                 "Recommendations answer in columns of these names; rename the column.",
             )
@@ -257,8 +257,8 @@ class Schema:
     def plan(
         self,
         *,
-        rows: int,
-        distinct: Mapping[str, int],
+        rows: float,
+        distinct: Mapping[str, float],
         lengths: Mapping[str, float] | None = None,
         text: Mapping[str, float] | None = None,
         machine: Machine | None = None,
@@ -268,7 +268,7 @@ class Schema:
         Parameters
         ----------
         rows
-            Rows that are learned from.
+            Rows that are learned from, a whole number.
         distinct
             Distinct values by feature name, of every feature that owns a vocabulary.
         lengths
@@ -297,7 +297,7 @@ class Schema:
         """
         # As `infer`: the rooms that know what things cost stand above.
         planning = importlib.import_module("recsys_emb.reporting.planning")
-        sizes = planning.Sizes(self, rows, dict(distinct), dict(lengths or {}), dict(text or {}))
+        sizes = planning.Sizes(self, rows, distinct, lengths or {}, text or {})
         plan: SchemaPlan = planning.plan_schema(sizes, *(() if machine is None else (machine,)))
         return plan
 

@@ -18,13 +18,13 @@ from recsys_emb.training.losses import Logistic, SquaredError
 
 def predict(fitted: Fitted, frame: Any) -> pd.Series:
     """Answer `Recommender.predict`."""
-    batch = read_pairs(fitted, frame, where="Recommender.predict")
+    batch = read_pairs(fitted, frame)
     return pd.Series(fitted.answer(batch).numpy(), index=_index_of(frame, len(batch)), name="score", copy=False)
 
 
 def explain(fitted: Fitted, frame: Any) -> pd.DataFrame:
     """Answer `Recommender.explain`."""
-    batch = read_pairs(fitted, frame, where="Recommender.explain")
+    batch = read_pairs(fitted, frame)
     terms = score_terms(fitted.model, batch)
     score, objective = total(terms), fitted.objective
     answer = objective.answer(score, fitted.label.low, fitted.label.high)

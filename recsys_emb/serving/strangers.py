@@ -93,6 +93,8 @@ def read_history(fitted: Fitted, frame: Any) -> Strangers:
     items, numbers = own_values(fitted.item, source)
     name, nobody = fitted.user.name, torch.zeros(len(rows), dtype=torch.int64)
     if not source.has(name):
+        if any(name in part.index for part in source.parts):
+            source.parts[0].check([name])  # rows of several, not of one nameless stranger
         people = pd.Series([None] * min(1, len(rows)), dtype=object, name=name)
         return Strangers(rows, nobody, people, None, nobody[:0], items, numbers)
     users, mine = own_values(fitted.user, source)

@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,7 +20,7 @@ from recsys_emb.sources.arrow_types import is_list, is_text
 from recsys_emb.sources.finding import find
 from recsys_emb.sources.locations import Location, explained, locate
 from recsys_emb.sources.marked import refuse_encoded
-from recsys_emb.sources.parts import BATCH_ROWS, Blocks, Part
+from recsys_emb.sources.parts import BATCH_ROWS, Blocks, Part, Version, refuse_changed
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 # A text column that takes fewer bytes per value than this was stored as a small dictionary, and is read as one.
@@ -83,28 +83,34 @@ class _File:
     path: str
     place: Location
     types: Mapping[str, pa.DataType]
+    opened: Version | None = None
 
     def part(self) -> Part:
         """Read the footer. A column inside the file precedes one in a folder name: it has a type of its own."""
-        with self._named(), self._open() as file:
-            own, footer = file.schema_arrow.names, file.metadata
-            sizes = _sizes(file)
+        with self._named():
+            opened = replace(self, opened=self.version())
+            with self._open() as file:
+                own, footer = file.schema_arrow.names, file.metadata
+                sizes = _sizes(file)
         groups = tuple(footer.row_group(number).num_rows for number in range(footer.num_row_groups))
         return Part(
             self.name,
             (*own, *(key for key in self._folder_columns() if key not in own)),
-            self.read,
+            opened.read,
             footer.num_rows,
             is_file=True,
             by_column=True,
             sizes=sizes,
-            blocks=Blocks(groups, self.read_block),
-            version=self.version,
+            blocks=Blocks(groups, opened.read_block),
+            version=opened.version,
+            opened=opened.opened,
         )
 
     def read(self, names: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[pa.RecordBatch]:
         """Stream the columns called ``names``, of all row groups or some."""
         with self._named():
+            if self.opened is not None:
+                refuse_changed(self.name, self.opened, self.version())
             with self._open() as file:
                 own = [name for name in names if name in file.schema_arrow.names]
                 runs = _runs(file, own, range(file.num_row_groups) if groups is None else groups)
@@ -119,7 +125,7 @@ class _File:
         """Stream the columns called ``names`` of a row group."""
         return self.read(names, [number])
 
-    def version(self) -> tuple[str, int, int]:
+    def version(self) -> Version:
         """Where the file is, its bytes, and the time of its last change in nanoseconds."""
         info = self.place.filesystem.get_file_info(self.path)
         return f"{self.place.filesystem.type_name}:{self.path}", info.size or 0, info.mtime_ns or 0

@@ -81,15 +81,28 @@ def locate(text: str) -> Location:
     return Location(text, filesystem, path.rstrip("/") or path)
 
 
+def path_text(path: str | os.PathLike[str], where: str) -> str:
+    """Give a path or a URI as text.
+
+    Raises
+    ------
+    DataError
+        When it is neither; ``where`` it was asked for.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise DataError(f"{where}: expected a path, got {path!r}. Give a text or a Path.")
+    return os.fspath(path)
+
+
 def local_path(path: str | os.PathLike[str], where: str) -> Path:
     """Give a path on this machine, for what cannot be elsewhere.
 
     Raises
     ------
     DataError
-        When it is in a store; ``where`` it was asked for.
+        When it is in a store, or is no path; ``where`` it was asked for.
     """
-    place = locate(os.fspath(path))
+    place = locate(path_text(path, where))
     if not place.is_local:
         raise DataError(f"{where}: expected a path on this machine, got {place.name}. Copy what is there.")
     return Path(place.path)

@@ -14,6 +14,9 @@ from recsys_emb.errors import ColumnError, DataError, did_you_mean, listed
 Read: TypeAlias = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
 """Given the names of columns, yields record batches of just these, in that order."""
 
+Version: TypeAlias = tuple[str, int, int]
+"""Where rows are stored, how many bytes, and the time of their last change in nanoseconds."""
+
 BATCH_ROWS = 2**17
 """Rows that are held at a time."""
 
@@ -101,6 +104,8 @@ class Part:
     version
         Tells what changes when the rows do: where they are stored, how many bytes, since when. None where nothing
         does.
+    opened
+        What ``version`` told when the part was opened.
     index
         Names of what labels the rows of a pandas frame; they are no columns.
     """
@@ -114,7 +119,8 @@ class Part:
     by_column: bool = False
     sizes: Mapping[str, int] = field(default_factory=dict)
     blocks: Blocks | None = None
-    version: Callable[[], tuple[str, int, int]] | None = None
+    version: Callable[[], Version] | None = None
+    opened: Version | None = None
     index: tuple[object, ...] = ()
 
     def check(self, names: Sequence[str]) -> None:
@@ -136,6 +142,17 @@ class Part:
                 hint = " It is the index: call reset_index()." if name in self.index else hint
                 raise ColumnError(f"{self.name}: expected a column {name!r}, got {found}.{hint}")
 
+    def check_unchanged(self) -> None:
+        """Refuse rows that may be others than those that were opened.
+
+        Raises
+        ------
+        DataError
+            Naming the part.
+        """
+        if self.version is not None and self.opened is not None:
+            refuse_changed(self.name, self.opened, self.version())
+
     def rows(self, names: Sequence[str]) -> Iterator[Rows]:
         """Stream the columns called ``names``, in the order of the rows."""
         self.check(names)
@@ -154,6 +171,15 @@ class Part:
                     check_content(record, self.name)
                 yield Rows(self.name if self.is_file else "", start, record)
                 start += record.num_rows
+
+
+def refuse_changed(name: str, opened: Version, now: Version) -> None:
+    """Refuse a file that is another than the one that was opened."""
+    if now != opened:
+        raise DataError(
+            f"{name}: expected the file that was opened, got one of another size or time of change. "
+            "The source has changed. Open it anew."
+        )
 
 
 def check_content(record: pa.RecordBatch, where: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ from recsys_emb.sources.finding import would_find
 from recsys_emb.sources.frames import memory_part
 from recsys_emb.sources.locations import Location, locate
 from recsys_emb.sources.parts import BATCH_ROWS, Part, Rows
+
+_ASKED = 16  # files at the same time
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,18 @@ class Source:
         """
         for part in self.parts:
             part.check(names)
+
+    def check_unchanged(self) -> None:
+        """Refuse files that were written since they were opened.
+
+        Raises
+        ------
+        DataError
+            Naming the first of them.
+        """
+        # In a store, most of the time is waiting.
+        with ThreadPoolExecutor(_ASKED) as pool:
+            list(pool.map(Part.check_unchanged, self.parts))
 
     def blocks(self, name: str) -> list[Block]:
         """Pieces that can be read in any order; where counting takes reading, only the column ``name`` is read."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from recsys_emb import kernels
+from recsys_emb.errors import IndexRangeError
 from recsys_emb.lookup.row_rules import LazyAdamUpdate, RowRule, Settings
 
 if TYPE_CHECKING:
@@ -31,18 +32,36 @@ def fits(parameter: Tensor, gradient: Tensor) -> bool:
 
 
 def move(parameter: Tensor, gradient: Tensor, state: dict[str, Any], rule: RowRule) -> None:
-    """Move the rows that a gradient names as a rule says; a state that is empty begins here."""
+    """Move the rows that a gradient names as a rule says; a state that is empty begins here.
+
+    Raises
+    ------
+    IndexRangeError
+        When it names a row that is not there; nothing is moved.
+    """
+    gradients, rows = gradient._values().contiguous(), gradient._indices()[0]
+    _check_rows(rows, len(parameter))
     if not state:
         shapes = {name: parameter.shape if wide else parameter.shape[:1] for name, wide in rule.state.items()}
         state |= {"step": 0} if isinstance(rule, LazyAdamUpdate) else {}
         state |= {name: parameter.new_full(shape, rule.start) for name, shape in shapes.items()}
     if "step" in state:
         state["step"] += 1
-    gradients, rows = gradient._values().contiguous(), gradient._indices()[0]
     where = (rows.data_ptr(), rows.stride(0) * 8, gradients.data_ptr(), gradients.stride(0) * 4)
     arrays = tuple(state[name].numpy() for name in rule.state)
     move_rows(parameter.detach().numpy(), arrays, rule.settings(state.get("step", 1)), rule, (rows.shape[0], *where))
     increment_version(parameter)
+
+
+def _check_rows(rows: Tensor, number: int) -> None:
+    """Refuse rows outside the table: the kernels write where they are told."""
+    if not rows.numel():
+        return
+    least, most = (int(one) for one in torch.aminmax(rows))
+    if least < 0 or most >= number:
+        raise IndexRangeError(
+            f"gradient: expected rows in [0, {number}), got {least if least < 0 else most}. Look up what the table has."
+        )
 
 
 def move_rows(

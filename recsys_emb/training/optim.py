@@ -57,10 +57,19 @@ class _RowOptimizer(Optimizer):
                 f"{type(self).__name__}: expected weight_decay=0, got {weight_decay!r}. "
                 "Rows outside the batch must not move; use L2 per occurrence, Minibatch(l2=...)."
             )
-        lr = defaults["lr"]
-        if not is_number(lr) or not 0 <= cast("float", lr) < math.inf:
-            raise FitError(f"{type(self).__name__}: expected lr of at least 0, got {lr!r}. 0.01 is a usual one.")
+        remedies = {"lr": "0.01 is a usual one.", "eps": "1e-8 is a usual one.", "initial_accumulator_value": "Try 0."}
+        for name, remedy in remedies.items():
+            value = defaults.get(name, 0)
+            if not is_number(value) or not 0 <= cast("float", value) < math.inf:
+                raise FitError(f"{type(self).__name__}: expected {name} of at least 0, got {value!r}. {remedy}")
         super().__init__(params, defaults)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Stand where another one stood; whether kernels are used stays this one's own setting."""
+        own = [group["compiled"] for group in self.param_groups]
+        super().load_state_dict(state_dict)
+        for group, compiled in zip(self.param_groups, own, strict=True):
+            group["compiled"] = compiled
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -206,6 +215,11 @@ class LazyAdam(_RowOptimizer):
         weight_decay: float = 0.0,
         compiled: bool = True,
     ) -> None:
+        pair = isinstance(betas, (tuple, list)) and len(betas) == 2
+        if not (pair and all(is_number(beta) and 0 <= beta < 1 for beta in betas)):
+            raise FitError(
+                f"LazyAdam: expected betas to be two of at least 0 and below 1, got {betas!r}. Try (0.9, 0.999)."
+            )
         super().__init__(params, weight_decay=weight_decay, lr=lr, betas=betas, eps=eps, compiled=compiled)
 
     def rule(self, group: dict[str, Any]) -> RowRule:

@@ -205,4 +205,4 @@ _KINDS = (*NUMERIC, TEXT, BYTES, BOOLEAN, DATE, TIME, TIMESTAMP, MOMENT, DURATIO
 
 def kind_named(name: str) -> Kind:
     """Give the kind of that name."""
-    return next(kind for kind in _KINDS if kind.name == name)
+    return {kind.name: kind for kind in _KINDS}[name]

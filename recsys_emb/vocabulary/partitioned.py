@@ -5,6 +5,8 @@ from __future__ import annotations
 import bisect
 import itertools
 import json
+import operator
+import os
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -15,7 +17,7 @@ import pyarrow as pa
 
 from recsys_emb.errors import DataError, warn_outside
 from recsys_emb.schema.tables import RefuseUnknown, Unknown, UnknownBuckets, UnknownRow
-from recsys_emb.sources.locations import Location, explained, locate
+from recsys_emb.sources.locations import Location, explained, locate, path_text
 from recsys_emb.sources.writing import read_table, read_types
 from recsys_emb.vocabulary.key_counts import Counted
 from recsys_emb.vocabulary.key_index import KeyIndex
@@ -61,17 +63,23 @@ class PartitionedVocabulary(Vocabulary):
         When there is no vocabulary; and when a file is missing or damaged, as soon as it is needed.
     """
 
-    def __init__(self, folder: str) -> None:
-        self.place = locate(folder)
-        said = _description(self.place)
-        self.name = said["name"]
-        self.unknown = _unknown(said["unknown"])
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.place = locate(path_text(folder, "PartitionedVocabulary"))
+        self._said = said = _description(self.place)
+        try:
+            self.name: str = said["name"]
+            self.unknown = _unknown(said["unknown"])
+            self._sizes = [operator.index(size) for size in said["ranges"]]
+            self._ends = list(itertools.accumulate(self._sizes))
+            self.kinds: tuple[Kind, ...] = tuple(kind_named(kind) for kind in said["kinds"])
+            self.num_shards = operator.index(said["shards"])
+            self._fingerprints = {len(self): said["fingerprint"]}
+        except (LookupError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{self.place.name}/{DESCRIPTION}: expected a whole description, got a {type(error).__name__}: {error}. "
+                "Fit again with spill=."
+            ) from error
         self._refuses = isinstance(self.unknown, RefuseUnknown)
-        self._sizes: list[int] = said["ranges"]
-        self._ends = list(itertools.accumulate(self._sizes))
-        self.kinds: tuple[Kind, ...] = tuple(kind_named(kind) for kind in said["kinds"])
-        self.num_shards: int = said["shards"]
-        self._fingerprints = {len(self): said["fingerprint"]}
         shards = Shards(self.shard, self.num_shards, HELD, self._warn)
         tables = {kind: PartedTable(kind, shards) for kind in self.kinds}
         self._index = KeyIndex.of_tables(tables, unknown_rows=self.unknown.rows)
@@ -85,8 +93,15 @@ class PartitionedVocabulary(Vocabulary):
 
     def shard(self, number: int) -> Tables:
         """Read the tables of a shard."""
-        table = read_table(self.place, f"hashed-{number:05}.parquet")
+        table = self._read(f"hashed-{number:05}.parquet")
         return joined_tables(whole(table["value"]), whole(table["index"]).to_numpy())
+
+    def _read(self, file: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read a file, and see to it that it belongs to what was opened: its indices are those of weights."""
+        table = read_table(self.place, file, columns)
+        # Whoever writes there anew has to empty the folder first, and describes it last.
+        _check_same(self.place, _description(self.place), self._said)
+        return table
 
     def _warn(self) -> None:
         warn_outside(
@@ -127,7 +142,7 @@ class PartitionedVocabulary(Vocabulary):
         return values.take(pa.array(np.searchsorted(real, rows), mask=rows < 0))
 
     def _range(self, number: int, columns: Sequence[str]) -> pa.Table:
-        return read_table(self.place, ranked_file(number), columns)
+        return self._read(ranked_file(number), columns)
 
     @cached_property
     def _type(self) -> pa.DataType:
@@ -151,11 +166,21 @@ class PartitionedVocabulary(Vocabulary):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Open the folder anew."""
-        return _opened, (self.place,)
+        return _opened, (self.place, self._said)
 
 
-def _opened(place: Location) -> PartitionedVocabulary:
-    return PartitionedVocabulary(place.name)
+def _opened(place: Location, said: dict[str, Any]) -> PartitionedVocabulary:
+    vocabulary = PartitionedVocabulary(place.name)
+    _check_same(place, vocabulary._said, said)
+    return vocabulary
+
+
+def _check_same(place: Location, found: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+    if found != said:
+        raise DataError(
+            f"{place.name}: expected the vocabulary that was opened, got another. The folder has changed. "
+            "Fit again with spill= to a folder of its own."
+        )
 
 
 def _found(keys: Counted, table: JoinedTable) -> Found:
@@ -181,7 +206,12 @@ def _description(place: Location) -> dict[str, Any]:
         explained(f"{place.name}/{DESCRIPTION}", "a vocabulary", "Fit again with spill=.", DataError),
         place.filesystem.open_input_stream(posixpath.join(place.path, DESCRIPTION)) as file,
     ):
-        said: dict[str, Any] = json.loads(file.read())
+        said: Any = json.loads(file.read())
+    if not isinstance(said, dict):
+        raise DataError(
+            f"{place.name}/{DESCRIPTION}: expected a whole description, got a {type(said).__name__}. "
+            "Fit again with spill=."
+        )
     if said.get("format_version") != 1:
         got = said.get("format_version")
         raise DataError(f"{place.name}: expected format version 1, got {got!r}. Upgrade recsys_emb.")
@@ -190,4 +220,4 @@ def _description(place: Location) -> dict[str, Any]:
 
 def _unknown(said: Mapping[str, Any]) -> Unknown:
     rules: tuple[Unknown, ...] = (UnknownRow(), RefuseUnknown(), UnknownBuckets(said["rows"]))
-    return next(rule for rule in rules if rule.kind == said["kind"])
+    return {rule.kind: rule for rule in rules}[said["kind"]]

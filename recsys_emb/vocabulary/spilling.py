@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from recsys_emb.engines.engine import Engine, Handle
-from recsys_emb.errors import DataError, listed
+from recsys_emb.errors import DataError, at_least, listed
 from recsys_emb.schema.tables import Unknown
-from recsys_emb.sources.locations import Location, explained, locate
+from recsys_emb.sources.locations import Location, explained, locate, path_text
 from recsys_emb.sources.writing import below, read_table, write_bytes, write_table
 from recsys_emb.vocabulary.fingerprints import fingerprint_of, kinds_in
 from recsys_emb.vocabulary.identity import split
@@ -41,16 +42,20 @@ class Spill:
     Raises
     ------
     DataError
-        When there is something in the folder.
+        When ``folder`` is no path, ``above`` no integer of at least 0; later, when there is something in the folder.
     """
 
-    folder: str
+    folder: str | os.PathLike[str]
     above: int = 2**24
+
+    def __post_init__(self) -> None:
+        at_least("Spill", "above", self.above, 0)
+        path_text(self.folder, "Spill: folder")
 
     @contextmanager
     def claimed(self) -> Iterator[Location]:
         """Make the folder, see to it that it is empty, and empty it again on any error within."""
-        place = locate(self.folder)
+        place = locate(os.fspath(self.folder))
         with explained(place.name, "a folder to write to", "Check it and the permissions.", DataError):
             place.filesystem.create_dir(place.path, recursive=True)
             found = [info.base_name for info in place.filesystem.get_file_info(fs.FileSelector(place.path))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_emb.encoding.batch import Batch, Jagged
-from recsys_emb.errors import ColumnError, DataError, listed
+from recsys_emb.errors import ColumnError, DataError, KeyTypeError, listed
 
 
 def test_a_replaced_column_loses_the_limit_that_the_old_one_was_checked_against() -> None:
@@ -47,6 +49,34 @@ def test_padding_cuts_to_the_first_values_and_fills_with_padding() -> None:
     lists = Jagged.from_lists([[3, 4, 5], [], [6]])
     assert lists.pad(2).tolist() == [[3, 4], [0, 0], [6, 0]]
     assert lists.pad(4).tolist() == [[3, 4, 5, 0], [0, 0, 0, 0], [6, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("rows", [slice(1, 3), slice(None), slice(-1, None), slice(2, 1), slice(0, 99, 1)])
+def test_a_slice_of_rows_is_a_batch(rows: slice) -> None:
+    users = torch.tensor([3, 4, 5])
+    batch = Batch({"u": users, "tags": Jagged.from_lists([[3], [], [4, 5]])}, label=users.float(), limits={"u": 6})
+    part = batch[rows]
+    assert part["u"].tolist() == users[rows].tolist()
+    assert part.lists("tags").to_lists() == [[3], [], [4, 5]][rows]
+    assert part.label.tolist() == users[rows].tolist()
+    assert part.limits == {"u": 6}
+
+
+@pytest.mark.parametrize("rows", [0, slice(0, 2, 2)])
+def test_other_picks_of_rows_are_refused(rows: Any) -> None:
+    with pytest.raises(KeyTypeError) as caught:
+        Batch({"u": torch.tensor([3])})[rows]
+    assert str(caught.value) == (
+        f"Batch: expected the name of a feature, or a slice of step 1, got {rows!r}. Pick rows with select."
+    )
+
+
+def test_a_batch_that_is_taken_for_a_dictionary_says_where_names_are() -> None:
+    batch = Batch({"u": torch.tensor([3])})
+    with pytest.raises(AttributeError) as caught:
+        batch.keys()
+    assert str(caught.value) == "Batch: no attribute 'keys'. It has names and columns."
+    assert copy.deepcopy(pickle.loads(pickle.dumps(batch)))["u"].tolist() == [3]
 
 
 def test_batches_of_no_rows_are_ordinary() -> None:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from recsys_emb.encoding.encoder import FeatureEncoder
 from recsys_emb.engines.engine import watched
 from recsys_emb.engines.local import Local
-from recsys_emb.errors import DataError
+from recsys_emb.errors import DataError, EngineError
+from recsys_emb.schema import Categorical, Schema
 
 
 def fail(number: int) -> int:
@@ -83,3 +86,28 @@ def test_a_bar_is_shown_when_it_is_asked_for(capsys: pytest.CaptureFixture[str])
         shown = capsys.readouterr().err
         assert shown.startswith("\rfit:")
         assert "3/3" in shown
+
+
+@pytest.mark.parametrize("engine", [2, "ray", Local])
+def test_what_is_no_engine_is_refused(engine: Any) -> None:
+    encoder = FeatureEncoder(Schema(user=Categorical("user")))
+    with pytest.raises(DataError) as caught:
+        encoder.fit({"user": [1]}, engine=engine)
+    assert str(caught.value) == f"engine: expected an engine, got {engine!r}. Pass Local(2) or Ray()."
+
+
+def test_an_engine_that_was_closed_says_so() -> None:
+    with Local(1) as engine:
+        pass
+    with pytest.raises(EngineError) as caught:
+        FeatureEncoder(Schema(user=Categorical("user"))).fit({"user": [1]}, engine=engine)
+    assert str(caught.value) == (
+        "Local: expected an engine that is open, got one that was closed. Make another: Local()."
+    )
+
+
+@pytest.mark.parametrize("engine", ["local", Local, 2])
+def test_what_is_no_engine_is_refused(engine: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        FeatureEncoder(Schema(user=Categorical("user"))).fit({"user": [1]}, engine=engine)
+    assert str(caught.value) == f"engine: expected an engine, got {engine!r}. Pass Local(2) or Ray()."

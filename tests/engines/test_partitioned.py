@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import itertools
+import json
 import pickle
+import shutil
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -254,3 +256,69 @@ def test_keys_of_another_kind_are_refused_by_the_join_too(tmp_path: Path, pickli
     encoder = FeatureEncoder(schema).fit({"user": ["a", "b"]}, spill=Spill(str(tmp_path / "spilled"), above=0))
     with pytest.raises(KeyTypeError, match=r"^user: expected text keys, got integer \(1, 2\)"):
         encoder.transform_to({"user": [1, 2]}, tmp_path / "out", engine=pickling)
+
+
+def test_another_vocabulary_in_its_place_is_refused(tmp_path: Path) -> None:
+    _, spilled = parted(tmp_path / "one", pa.array([50, 60, 70]))
+    travelled = pickle.dumps(spilled)
+    parted(tmp_path / "two", pa.array([70, 80, 90]))
+    shutil.rmtree(tmp_path / "one")
+    (tmp_path / "two").rename(tmp_path / "one")
+    for use in (
+        lambda: spilled.encode(pa.array([70])),
+        lambda: spilled.take(torch.tensor([3])),
+        lambda: pickle.loads(travelled),
+    ):
+        with pytest.raises(DataError) as caught:
+            use()
+        assert str(caught.value) == (
+            f"{tmp_path}/one/000: expected the vocabulary that was opened, got another. The folder has changed. "
+            "Fit again with spill= to a folder of its own."
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        ({"ranges": None}, "a TypeError: 'NoneType' object is not iterable"),
+        ({"ranges": ["x"]}, "a TypeError: 'str' object cannot be interpreted as an integer"),
+        ({"kinds": ["colour"]}, "a KeyError: 'colour'"),
+        ({"unknown": {"kind": "odd", "rows": 1}}, "a KeyError: 'odd'"),
+    ],
+)
+def test_a_description_that_is_not_whole_is_refused(change: dict[str, Any], got: str, tmp_path: Path) -> None:
+    parted(tmp_path, pa.array([50]))
+    file = tmp_path / "000" / "vocabulary.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(DataError) as caught:
+        PartitionedVocabulary(tmp_path / "000")
+    assert str(caught.value) == f"{file}: expected a whole description, got {got}. Fit again with spill=."
+
+
+def test_a_description_without_a_key_or_of_another_kind_is_refused(tmp_path: Path) -> None:
+    parted(tmp_path, pa.array([50]))
+    file = tmp_path / "000" / "vocabulary.json"
+    for content, got in (({"format_version": 1}, "KeyError: 'name'"), ([], "list"), (None, "NoneType")):
+        file.write_text(json.dumps(content))
+        with pytest.raises(DataError) as caught:
+            PartitionedVocabulary(tmp_path / "000")
+        assert str(caught.value) == f"{file}: expected a whole description, got a {got}. Fit again with spill=."
+
+
+@pytest.mark.parametrize("above", ["x", None, -1, 1.5, True])
+def test_a_spill_is_told_a_whole_number(above: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        Spill(tmp_path, above=above)
+    assert str(caught.value) == (
+        f"Spill: expected above to be an integer of at least 0, got {above!r}. Give above=0 or more."
+    )
+
+
+def test_a_spill_is_told_a_path(tmp_path: Path) -> None:
+    assert isinstance(fitted(pa.array([50, 60]), Spill(tmp_path / "v", above=0)), PartitionedVocabulary)
+    with pytest.raises(DataError) as caught:
+        Spill(None)
+    assert str(caught.value) == "Spill: folder: expected a path, got None. Give a text or a Path."
+    with pytest.raises(DataError) as caught:
+        fitted(pa.array([50]), "folder")
+    assert str(caught.value) == ("FeatureEncoder.fit: expected spill to be a Spill, got 'folder'. Pass Spill(folder).")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +115,13 @@ def test_parts_of_an_earlier_run_and_of_lost_workers_are_removed(
     encoder: FeatureEncoder, files: Path, tmp_path: Path
 ) -> None:
     encoder.transform_to(files, tmp_path / "out")
-    (tmp_path / "out" / ".00000-b-00000.parquet.0123.unfinished").write_bytes(b"half")
+    left, living = (tmp_path / "out" / f".00000-b-00000.parquet.{one}.unfinished" for one in ("0123", "4567"))
+    left.write_bytes(b"half")
+    living.write_bytes(b"half")
+    os.utime(left, (0, 0))
     encoder.transform_to(files / "b.parquet", tmp_path / "out")
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == [*(f"00000-b-0000{group}.parquet" for group in range(3)), "manifest.json"]
+    assert names == [living.name, *(f"00000-b-0000{group}.parquet" for group in range(3)), "manifest.json"]
 
 
 def test_what_others_put_into_the_folder_stays(encoder: FeatureEncoder, files: Path, tmp_path: Path) -> None:
@@ -428,3 +432,11 @@ def test_the_parts_are_plain_parquet(encoder: FeatureEncoder, tmp_path: Path) ->
     assert read.column_names == [*encoder.get_feature_names_out(), "rating", "importance"]
     assert read["item"].type == pa.int32()
     assert read["tags"].type.value_type == pa.struct({"index": pa.int32(), "weight": pa.float32()})
+
+
+def test_a_folder_is_a_path(encoder: FeatureEncoder) -> None:
+    with pytest.raises(DataError) as caught:
+        encoder.transform_to(ROWS, None)
+    assert str(caught.value) == (
+        "FeatureEncoder.transform_to: folder: expected a path, got None. Give a text or a Path."
+    )

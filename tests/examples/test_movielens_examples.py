@@ -70,6 +70,12 @@ def test_pictures_are_drawn(figures, out):
     assert [name for name in figures["pictures"] if (out / name).stat().st_size > 10_000] == figures["pictures"]
 
 
+def test_a_movie_is_coloured_by_the_rarest_of_the_genres_that_are_told_apart(example):
+    genre_of = example("movielens_pictures").genre_of
+    chosen = [genre_of(genres) for genres in (["Action", "Crime", "Drama"], ["Drama"], ["Horror"])]
+    assert chosen == ["Crime", "Drama", None]
+
+
 def test_the_step_counts_the_ratings_before_in_doublings(example):
     rows = pd.DataFrame({"user_id": [7] * 8 + [9]})
     assert example("movielens_data").step_of(rows).tolist() == [0, 1, 1, 2, 2, 2, 2, 3, 0]

@@ -442,6 +442,34 @@ def test_workers_yield_the_same_windows() -> None:
     assert rows_of(parallel) == rows_of(loader)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch": -1}, "expected batch to be an integer of at least 0, got -1. Give batch=0 or more."),
+        ({"batch": "1"}, "expected batch to be an integer of at least 0, got '1'. Give batch=0 or more."),
+        ({"batch": 1.5}, "expected batch to be an integer of at least 0, got 1.5. Give batch=0 or more."),
+        ({"batch": 99}, "expected a batch of 6 at most, got 99. Save what state_dict() gives."),
+        ({"epoch": "x"}, "expected epoch to be an integer of at least 0, got 'x'. Give epoch=0 or more."),
+        ({"epoch": -1}, "expected epoch to be an integer of at least 0, got -1. Give epoch=0 or more."),
+        ({"epoch": None}, "expected epoch to be an integer of at least 0, got None. Give epoch=0 or more."),
+    ],
+)
+def test_a_state_of_no_place_in_the_epoch_is_refused(change: dict[str, object], message: str) -> None:
+    loader = loader_of()
+    with pytest.raises(DataError) as caught:
+        loader.load_state_dict({**loader.state_dict(), **change})
+    assert str(caught.value) == f"BatchLoader.load_state_dict: {message}"
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (0, 0)
+
+
+def test_what_is_no_state_is_refused() -> None:
+    with pytest.raises(DataError) as caught:
+        loader_of().load_state_dict(None)
+    assert str(caught.value) == ("BatchLoader.load_state_dict: expected what state_dict() gives, got None. Save that.")
+    with pytest.raises(DataError, match="expected num_rows=23, got None"):
+        loader_of().load_state_dict({})
+
+
 # --- ahead -------------------------------------------------------------------------------------------------------
 
 

@@ -161,7 +161,10 @@ def test_rows_that_are_encoded_are_refused_too(cache: Path) -> None:
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("damage", ["short", "absent", "no JSON"])
+CONTENTS = ["{", "null", "[]", "{}", '{"arrays": []}', '{"arrays": {"cells": 3}}', '{"arrays": {"cells": [1, [], {}]}}']
+
+
+@pytest.mark.parametrize("damage", ["short", "absent", "other bytes", "zeros", *CONTENTS])
 def test_damaged_rows_are_encoded_anew(source: Path, cache: Path, damage: str) -> None:
     expected = seen(loader_of(source, cache=cache))
     (place,) = cache.iterdir()
@@ -169,8 +172,12 @@ def test_damaged_rows_are_encoded_anew(source: Path, cache: Path, damage: str) -
         (place / "cells").write_bytes(b"1234")
     elif damage == "absent":
         (place / "0.values").unlink()
+    elif damage in CONTENTS:
+        (place / "content.json").write_text(damage)
     else:
-        (place / "content.json").write_text("{")
+        content = bytearray((place / "cells").read_bytes())
+        content[8:12] = b"\xff\xff\xff\x7f" if damage == "other bytes" else bytes(4)
+        (place / "cells").write_bytes(content)
     assert seen(loader_of(source, cache=cache)) == expected
     assert len(folders(cache)) == 1
 
@@ -178,7 +185,7 @@ def test_damaged_rows_are_encoded_anew(source: Path, cache: Path, damage: str) -
 def test_rows_that_cannot_be_read_just_now_are_kept(source: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected, before = seen(loader_of(source, cache=cache)), folders(cache)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, verify: bool) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(row_cache, "_map", refuse)
@@ -256,6 +263,38 @@ def test_a_loader_travels_without_its_rows(source: Path, cache: Path) -> None:
     assert len(travelled) < 3000
     assert seen(loader) == seen(pickle.loads(pickle.dumps(loader)))
     assert len(pickle.loads(travelled)) == ROWS
+
+
+def test_a_loader_that_travelled_misses_rows_that_are_gone(source: Path, cache: Path) -> None:
+    travelled = pickle.dumps(loader_of(source, cache=cache))
+    (place,) = cache.iterdir()
+    shutil.rmtree(place)
+    with pytest.raises(DataError) as caught:
+        pickle.loads(travelled)
+    assert str(caught.value) == (
+        f"BatchLoader: expected the rows of its cache in {place}, got none that are whole. Make the loader anew."
+    )
+
+
+def test_a_cache_that_is_no_folder_is_refused(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        loader_of(source, cache=5)
+    assert str(caught.value) == "BatchLoader: cache: expected a path, got 5. Give a text or a Path."
+    file = source / "a.parquet"
+    with pytest.raises(DataError) as caught:
+        loader_of(source, cache=file)
+    assert str(caught.value) == (f"BatchLoader: expected a folder for cache=, got a file: {file}. Give another name.")
+    with pytest.raises(DataError, match=r"^\S+/a\.parquet/within: expected a folder for cache=, got an error: "):
+        loader_of(source, cache=file / "within")
+
+
+def test_rows_reach_the_disk_before_their_name(source: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events, fsync, rename = [], os.fsync, Path.rename
+    monkeypatch.setattr(os, "fsync", lambda file: (events.append("fsync"), fsync(file)))
+    monkeypatch.setattr(Path, "rename", lambda self, to: (events.append("rename"), rename(self, to))[1])
+    loader_of(source, cache=cache)
+    files = len(list(next(cache.iterdir()).iterdir()))
+    assert events == ["fsync"] * files + ["rename"]
 
 
 def test_no_rows_are_kept_too(tmp_path: Path, cache: Path) -> None:

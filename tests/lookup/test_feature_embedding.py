@@ -10,13 +10,16 @@ from torch.testing import assert_close
 
 from recsys_emb.encoding.batch import Batch, Jagged
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.errors import ColumnError, FitError, IndexRangeError, SchemaError
+from recsys_emb.errors import ColumnError, DataError, FitError, IndexRangeError, SchemaError
 from recsys_emb.lookup.category import CategoryEmbedding
 from recsys_emb.lookup.feature_embedding import FeatureEmbedding
+from recsys_emb.lookup.fused_embedding import FusedEmbedding
 from recsys_emb.lookup.hashed import HashedEmbedding
 from recsys_emb.lookup.numeric import NumericProjection
 from recsys_emb.lookup.one_hot import OneHotProjection
 from recsys_emb.lookup.quotient_remainder import QuotientRemainderEmbedding
+from recsys_emb.lookup.row_rules import SGDUpdate
+from recsys_emb.models.matrix_factorization import MatrixFactorization
 from recsys_emb.schema.columns import Categorical, History, MultiCategorical, Numeric, Position
 from recsys_emb.schema.schema import Schema
 from recsys_emb.schema.tables import Hashed, Lookup, OneHot, QuotientRemainder, UnknownBuckets
@@ -362,3 +365,16 @@ def test_the_kind_of_table_changes_neither_vocabulary_nor_indices():
         encoder = FeatureEncoder(Schema(context_features=[Categorical("city", table=table)])).fit(frame)
         found.append((encoder.vocabularies["city"].fingerprint, encoder.transform(frame).indices("city").tolist()))
     assert found == [found[0]] * 4
+
+
+@pytest.mark.parametrize("rows", [pd.DataFrame({"city": ["rome"]}), {"city": torch.tensor([3])}])
+@pytest.mark.parametrize("kind", [FeatureEmbedding, FusedEmbedding, MatrixFactorization])
+def test_rows_that_are_no_batch_are_refused(rows, kind):
+    schema = Schema(user=Categorical("user"), item=Categorical("city"), label="stars", embedding_dim=2)
+    encoder = FeatureEncoder(schema).fit({"user": [1], "city": ["rome"]})
+    module = kind(encoder, update=SGDUpdate(lr=0.1)) if kind is FusedEmbedding else kind(encoder)
+    with pytest.raises(DataError) as caught:
+        module(rows)
+    assert str(caught.value) == (
+        f"{kind.__name__}: expected a Batch, got {type(rows).__name__}. Give it encoder.transform(rows)."
+    )

@@ -206,7 +206,7 @@ def test_a_plan_allocates_nothing_and_prints_itself() -> None:
 def test_counts_may_be_whole_numbers_of_any_type() -> None:
     said = {name: float(count) for name, count in DISTINCT.items()}
     other = SCHEMA.plan(rows=np.int64(200), distinct=said, lengths=LENGTHS)
-    assert SCHEMA.plan(rows=2e2, distinct=said, lengths=LENGTHS) == other  # type: ignore[arg-type]
+    assert SCHEMA.plan(rows=2e2, distinct=said, lengths=LENGTHS) == other
     assert other == SCHEMA.plan(rows=200, distinct=DISTINCT, lengths=LENGTHS)
     assert type(other.rows) is int
 
@@ -240,6 +240,21 @@ def test_nothing_to_do_costs_nothing(plan: SchemaPlan) -> None:
             {"lengths": {"liked": 2.0}},
             "expected lengths= to name 'liked', 'tags', got none for 'tags'. Say how many, as far as you know.",
         ),
+        (
+            {"lengths": {**LENGTHS, "liked": float("nan")}},
+            "expected means of at least 0 in lengths=, got others for 'liked'. Give finite numbers.",
+        ),
+        (
+            {"lengths": {"liked": float("inf"), "tags": "x"}},
+            "expected means of at least 0 in lengths=, got others for 'liked', 'tags'. Give finite numbers.",
+        ),
+        (
+            {"text": {"brand": -1}},
+            "expected means of at least 0 in text=, got others for 'brand'. Give finite numbers.",
+        ),
+        ({"distinct": None}, "expected distinct= to map names to numbers, got None. Give a dict."),
+        ({"distinct": [3]}, "expected distinct= to map names to numbers, got [3]. Give a dict."),
+        ({"text": "x"}, "expected text= to map names to numbers, got 'x'. Give a dict."),
         (
             {"text": {"age": 3}},
             "expected text= to name 'user', 'item', 'tags', 'brand', 'shop', got 'age'.",

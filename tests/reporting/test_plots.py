@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from recsys_emb.errors import DataError, MissingDependencyError
-from recsys_emb.reporting.plots import item_map, loss_curve, position_effect, weight_histogram
+from recsys_emb.reporting.maps import item_map
+from recsys_emb.reporting.plots import loss_curve, position_effect, weight_histogram
 
 
 @dataclass

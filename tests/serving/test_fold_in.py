@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsys_emb.encoding.encoder import FeatureEncoder
-from recsys_emb.errors import ColumnError, DataError
+from recsys_emb.errors import ColumnError, DataError, listed
 from recsys_emb.lookup.new_rows import ZeroRows
 from recsys_emb.recommender import Recommender
 from recsys_emb.schema import Categorical, History, MultiCategorical, Numeric, Position, Schema
@@ -326,6 +326,18 @@ def test_without_a_user_column_all_rows_are_one_strangers() -> None:
     nameless = recommender.recommend(history=rows.drop(columns="user"), k=3)
     assert nameless["user"].isna().all()
     pd.testing.assert_frame_equal(nameless.drop(columns="user"), named.drop(columns="user"))
+
+
+def test_users_in_the_index_are_not_taken_for_one_nameless_stranger() -> None:
+    recommender = fitted()
+    name, item = recommender.schema.user.name, recommender.schema.item.name
+    history = strangers().set_index(name)
+    with pytest.raises(ColumnError) as caught:
+        recommender.recommend(history=history)
+    assert str(caught.value) == (
+        f"history: expected a column {name!r}, got {listed(history.columns)}. It is the index: call reset_index()."
+    )
+    assert item in history.columns
 
 
 def test_what_a_stranger_liked_moves_the_scores_its_way() -> None:

@@ -69,15 +69,15 @@ def test_a_missing_column_is_refused_at_once() -> None:
 
 
 def write_half(place: Location) -> None:
-    with written(place, "rows") as path:
-        Path(path).write_text("broken")
+    with written(place, "rows") as file:
+        file.write(b"broken")
         raise RuntimeError
 
 
 def test_a_file_has_its_name_when_it_is_whole_and_not_before(tmp_path: Path) -> None:
     place = locate(str(tmp_path))
-    with written(place, "rows") as path:
-        Path(path).write_text("half")
+    with written(place, "rows") as file:
+        file.write(b"half")
         assert not (tmp_path / "rows").exists()
     assert (tmp_path / "rows").read_text() == "half"
     with pytest.raises(RuntimeError):

@@ -210,6 +210,47 @@ def test_a_learning_rate_is_a_number_of_at_least_0(make: type, lr: object) -> No
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS)
+@pytest.mark.parametrize("eps", [-1e-8, float("nan"), "x"])
+def test_eps_is_a_number_of_at_least_0(make: type, eps: object) -> None:
+    with pytest.raises(FitError) as error:
+        make([nn.Parameter(torch.zeros(1, 1))], eps=eps)
+    assert str(error.value) == f"{make.__name__}: expected eps of at least 0, got {eps!r}. 1e-8 is a usual one."
+
+
+@pytest.mark.parametrize("betas", [0.9, (0.9,), (0.9, 1), (-0.1, 0.9), ("a", "b"), None])
+def test_betas_are_two_numbers_below_1(betas: object) -> None:
+    with pytest.raises(FitError) as error:
+        LazyAdam([nn.Parameter(torch.zeros(1, 1))], betas=betas)
+    assert str(error.value) == (
+        f"LazyAdam: expected betas to be two of at least 0 and below 1, got {betas!r}. Try (0.9, 0.999)."
+    )
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS)
+@pytest.mark.parametrize("row", [V, 10**8, -1])
+def test_a_gradient_of_a_row_that_is_not_there_moves_nothing(make: type, row: int) -> None:
+    parameter = nn.Parameter(start())
+    optimizer = make([parameter], lr=0.05)
+    indices = torch.tensor([[0, row]])
+    with torch.sparse.check_sparse_tensor_invariants(enable=False):
+        parameter.grad = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2, D), (V, D))
+    parameter.grad._indices().copy_(indices)
+    with pytest.raises(IndexError) as error:
+        optimizer.step()
+    assert str(error.value) == f"gradient: expected rows in [0, {V}), got {row}. Look up what the table has."
+    assert torch.equal(parameter.detach(), start())
+    assert not optimizer.state[parameter]
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS)
+@pytest.mark.parametrize("own", [True, False])
+def test_a_state_that_is_loaded_leaves_the_choice_of_kernels(make: type, own: bool) -> None:
+    one, other = (make([nn.Parameter(start())], compiled=compiled) for compiled in (own, not own))
+    one.load_state_dict(other.state_dict())
+    assert one.param_groups[0]["compiled"] is own
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS)
 def test_weight_decay_is_refused(make: type) -> None:
     with pytest.raises(FitError) as error:
         make([nn.Parameter(torch.zeros(1, 1))], weight_decay=0.1)
