@@ -169,7 +169,7 @@ _ENTERING = threading.RLock()
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         hint = "" if name.startswith("_") else errors.did_you_mean(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{hint}".removesuffix("."))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + (hint and f".{hint}"))
     with _ENTERING:
         value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     globals()[name] = value

@@ -75,10 +75,8 @@ class PartitionedVocabulary(Vocabulary):
             self.num_shards = operator.index(said["shards"])
             self._fingerprints = {len(self): said["fingerprint"]}
         except (LookupError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{self.place.name}/{DESCRIPTION}: expected a whole description, got a {type(error).__name__}: {error}. "
-                "Fit again with spill=."
-            ) from error
+            got = f"a {type(error).__name__}: {error}"
+            raise _not_whole(self.place, got) from error
         self._refuses = isinstance(self.unknown, RefuseUnknown)
         shards = Shards(self.shard, self.num_shards, HELD, self._warn)
         tables = {kind: PartedTable(kind, shards) for kind in self.kinds}
@@ -208,14 +206,15 @@ def _description(place: Location) -> dict[str, Any]:
     ):
         said: Any = json.loads(file.read())
     if not isinstance(said, dict):
-        raise DataError(
-            f"{place.name}/{DESCRIPTION}: expected a whole description, got a {type(said).__name__}. "
-            "Fit again with spill=."
-        )
+        raise _not_whole(place, f"a {type(said).__name__}")
     if said.get("format_version") != 1:
         got = said.get("format_version")
         raise DataError(f"{place.name}: expected format version 1, got {got!r}. Upgrade recsys_emb.")
     return said
+
+
+def _not_whole(place: Location, got: str) -> DataError:
+    return DataError(f"{place.name}/{DESCRIPTION}: expected a whole description, got {got}. Fit again with spill=.")
 
 
 def _unknown(said: Mapping[str, Any]) -> Unknown:

@@ -104,10 +104,3 @@ def test_an_engine_that_was_closed_says_so() -> None:
     assert str(caught.value) == (
         "Local: expected an engine that is open, got one that was closed. Make another: Local()."
     )
-
-
-@pytest.mark.parametrize("engine", ["local", Local, 2])
-def test_what_is_no_engine_is_refused(engine: Any) -> None:
-    with pytest.raises(DataError) as caught:
-        FeatureEncoder(Schema(user=Categorical("user"))).fit({"user": [1]}, engine=engine)
-    assert str(caught.value) == f"engine: expected an engine, got {engine!r}. Pass Local(2) or Ray()."
