@@ -239,7 +239,7 @@ class FeatureEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         ------
         DataError
             As `transform`, also naming the row group; or when the folder holds anything else, or lies where the next
-            reading of ``source`` would find it.
+            reading of ``source`` would find it; or when a file of ``source`` was written meanwhile.
         EngineError
             When the engine lost workers too often.
         """

@@ -45,7 +45,8 @@ class BatchLoader(IterableDataset[Batch]):
 
     **Cache.** With ``cache``, the rows of files are encoded once for all runs, into files in that folder which are
     mapped into memory and shared by all processes: any number of them may start at once. They are written anew when
-    a source file has another size or time of change, or ``encoder`` learned something else. The order is the same as
+    a source file has another size or time of change, or ``encoder`` learned something else, or when their checksums
+    do not agree: each loader reads them once when it is made, at some 2 GB a second. The order is the same as
     without, but with ``window``, for the blocks are others.
 
     **Ranks** take consecutive, disjoint ranges of that order, ``num_rows * rank // world_size`` and so on, which
@@ -86,7 +87,8 @@ class BatchLoader(IterableDataset[Batch]):
     Raises
     ------
     DataError
-        When an argument is out of range, or ``cache`` is given with rows that are not in files.
+        When an argument is out of range, or ``cache`` is given with rows that are not in files; in an epoch, when a
+        file is another than the one that was opened.
 
     Examples
     --------

@@ -18,6 +18,7 @@ from pyarrow import fs
 from recsys_emb.errors import DataError
 
 _SECRET = re.compile(r"secret|password|token|credential|account_?key|access_?key", re.IGNORECASE)
+_GOOGLE, _LIMIT = ("gs", "gcs"), "retry_limit_seconds"
 # What a Path makes of a URI; a disk of Windows has one letter.
 _CUT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # A user and a secret before the host; a secret with a slash in it ends what reads as the host.
@@ -110,8 +111,21 @@ def local_path(path: str | os.PathLike[str], where: str) -> Path:
 
 def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
     """Open the file system of a URI, as Arrow does."""
-    filesystem, path = fs.FileSystem.from_uri(uri)
+    filesystem, path = fs.FileSystem.from_uri(limited(uri))
     return filesystem, path
+
+
+def limited(uri: str) -> str:
+    """Have Google's store give up after half a minute of retries; its client goes on for many, also without a network.
+
+    >>> limited("gs://bucket/rows"), limited("gs://bucket/rows?retry_limit_seconds=5"), limited("s3://bucket/rows")
+    ('gs://bucket/rows?retry_limit_seconds=30', 'gs://bucket/rows?retry_limit_seconds=5', 's3://bucket/rows')
+    """
+    scheme, _, rest = uri.partition("://")
+    _, mark, query = rest.partition("?")
+    if scheme not in _GOOGLE or any(key == _LIMIT for key, _ in parse_qsl(query, keep_blank_values=True)):
+        return uri
+    return f"{uri}{'&' if mark else '?'}{_LIMIT}=30"
 
 
 @contextmanager

@@ -146,3 +146,23 @@ def test_what_must_be_on_this_machine_is_refused_elsewhere(root: Path) -> None:
     with pytest.raises(DataError) as caught:
         locations.local_path(URI, "BatchLoader: cache")
     assert str(caught.value) == f"BatchLoader: cache: expected a path on this machine, got {URI}. Copy what is there."
+
+
+@pytest.mark.parametrize(
+    ("uri", "opened"),
+    [
+        ("gs://bucket/rows", "gs://bucket/rows?retry_limit_seconds=30"),
+        ("gcs://bucket/rows", "gcs://bucket/rows?retry_limit_seconds=30"),
+        ("gs://bucket/rows?scheme=http", "gs://bucket/rows?scheme=http&retry_limit_seconds=30"),
+        ("gs://bucket/rows?retry_limit_seconds=5", "gs://bucket/rows?retry_limit_seconds=5"),
+        ("s3://bucket/rows", "s3://bucket/rows"),
+        ("file:///rows", "file:///rows"),
+    ],
+)
+def test_googles_store_is_not_waited_for_without_end(uri: str, opened: str) -> None:
+    assert locations.limited(uri) == opened
+
+
+def test_a_limit_of_retries_is_one_that_arrow_knows() -> None:
+    place = locations.locate("gs://bucket/rows")
+    assert (place.name, place.filesystem.type_name, place.path) == ("gs://bucket/rows", "gcs", "bucket/rows")
