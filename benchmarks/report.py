@@ -15,7 +15,7 @@ from pathlib import Path
 import report_pictures
 from harness import OUT
 from results import Record, Results, read
-from timing import in_words
+from timing import in_figures, in_words
 
 HERE = Path(__file__).resolve().parent
 BEGIN, END = "<!-- results: begin (written by report.py) -->", "<!-- results: end -->"
@@ -49,7 +49,7 @@ def _entry(entry: Record) -> str:
     if entry["share"] != 1:
         remarks.append(f"on 1/{1 / entry['share']:.0f} of the work, scaled up")
     said = f" ({'; '.join(remarks)})" if remarks else ""
-    ratio = "1" if entry["ours"] else _met(f"{entry['ratio']:.3g}", entry)
+    ratio = "1" if entry["ours"] else _met(in_figures(entry["ratio"]), entry)
     goal = "" if entry["goal"] is None else f"{entry['goal']:g}"
     return f"| {name}{said} | {ratio} | {goal} | {in_words(entry['seconds'])} |"
 
@@ -64,7 +64,7 @@ def _growths(results: list[Results]) -> Iterator[str]:
     yield "| | change | | factor | at most | before, after |"
     yield "|---|---|---|---:|---:|---|"
     for one in (growth for result in results for growth in result.growths):
-        factor = f"**{one['ratio']:.3g}**" if one["ratio"] <= one["goal"] else f"{one['ratio']:.3g}"
+        factor = f"**{in_figures(one['ratio'])}**" if one["ratio"] <= one["goal"] else in_figures(one["ratio"])
         values = " → ".join(_quantity(one[key], one["unit"]) for key in ("before", "after"))
         place = f"{one['benchmark']}, {one['case']}: {one['about']}"
         yield f"| {place} | {one['change']} | {one['quantity']} | {factor} | {one['goal']:g} | {values} |"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from results import Record, Results
+from timing import in_figures
 
 from recsys_emb.reporting.canvas import COLOURS, INK, QUIET
 
@@ -57,7 +58,7 @@ def _draw_panel(axes: Axes, title: str, lines: list[Line]) -> None:
         if goal is not None:
             _mark(axes, place, goal)
             end = goal if end <= goal < 3 * end else end
-        axes.text(end * 1.1, place, f"{ratio:.3g}", fontsize=8, color=INK, va="center")
+        axes.text(end * 1.1, place, in_figures(ratio), fontsize=8, color=INK, va="center")
     _calm(axes)
     axes.set_yticks([])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -94,7 +95,7 @@ def _draw_change(axes: Axes, change: str, lines: list[Record]) -> None:
         _mark(axes, place, one["goal"])
         covered = one["ratio"] <= one["goal"] < one["ratio"] + 0.2 * end
         start = one["goal"] if covered else one["ratio"]
-        axes.text(start, place, f" × {one['ratio']:.3g}", fontsize=8, color=INK, va="center")
+        axes.text(start, place, f" × {in_figures(one['ratio'])}", fontsize=8, color=INK, va="center")
     names = [f"{one['benchmark']}, {one['case']}, {one['quantity']}" for one in lines]
     axes.set_yticks(range(len(lines)), names, fontsize=8, color=INK)
     _calm(axes)

@@ -89,6 +89,15 @@ def ratio(times: list[float], ours: list[float]) -> float:
     return statistics.median(one / own for one, own in zip(times, ours, strict=True))
 
 
+def in_figures(number: float) -> str:
+    """Write a number with three digits, or all that stand before the point.
+
+    >>> in_figures(0.71234), in_figures(4449.37)
+    ('0.712', '4,449')
+    """
+    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
+
+
 def in_words(seconds: float) -> str:
     """Write a time with three digits and a unit.
 
