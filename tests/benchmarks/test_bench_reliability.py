@@ -66,8 +66,8 @@ def test_a_stranger_is_answered_better_from_the_first_rating_on() -> None:
     assert all(one < unknown for one in folded)
 
 
-def test_ten_million_keys_take_less_than_a_second_of_work_more_than_a_thousand() -> None:
-    seconds = [float(cells[3].rstrip(" |").removesuffix(" s")) for cells in rows("Crashes") if cells[-1].endswith(" s")]
+def test_ten_million_keys_are_open_less_than_a_second_after_a_thousand() -> None:
+    seconds = [float(cells[2].rstrip(" |").removesuffix(" s")) for cells in rows("Crashes") if cells[-1].endswith(" s")]
     few, *many = seconds
     assert len(many) == 2
     assert all(one - few < 1 for one in many)
