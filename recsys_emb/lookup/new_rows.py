@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
@@ -51,7 +52,7 @@ class NewRows(Protocol):
 
 
 @dataclass(frozen=True)
-class _Alike:
+class _Alike(ABC):
     """What most ways share: biases begin as vectors do."""
 
     @property
@@ -59,9 +60,9 @@ class _Alike:
         """The same."""
         return self
 
+    @abstractmethod
     def start(self, table: Tensor, new: Newcomers) -> Start:
         """Say how new rows begin."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ within 0.3 % of the best of a grid on each; those of the logistic loss of a labe
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,7 +176,7 @@ Learn ratings with SquaredError(), or rank with Logistic(negatives=5).
 # --- rankings --------------------------------------------------------------------------------------------------
 
 
-class _Ranking:
+class _Ranking(ABC):
     """What objectives without labels share: units of 1, targets of 1, scores as answers."""
 
     def check(self, label: Tensor | None, column: str) -> None:
@@ -195,9 +196,9 @@ class _Ranking:
         """Zero: a constant ranks nothing."""
         return 0.0
 
+    @abstractmethod
     def loss(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Loss per row."""
-        raise NotImplementedError
 
     def validate(self, scores: Tensor, label: Tensor, low: float, high: float) -> float:
         """Mean loss."""

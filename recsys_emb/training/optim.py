@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast, overload
 
 import torch
 from torch import Tensor
@@ -71,8 +71,14 @@ class _RowOptimizer(Optimizer):
         for group, compiled in zip(self.param_groups, own, strict=True):
             group["compiled"] = compiled
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Move the touched rows of all parameters once."""
         loss = None
         if closure is not None:

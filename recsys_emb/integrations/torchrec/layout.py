@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from recsys_emb.errors import SchemaError
 from recsys_emb.integrations.torchrec.placement import ByFeature, ColumnWise, TableWise, dealt_out, placement_of
@@ -76,7 +76,8 @@ def _owned(embedding: FeatureEmbedding) -> Sequence[tuple[str, CategoryEmbedding
     owners: dict[int, str] = {}
     for name in embedding.names:
         owners.setdefault(id(embedding.lookup(name)), owner_of(embedding.schema[name]))
-    return [(owners[id(table)], table) for table in embedding.tables]  # type: ignore[misc]
+    tables = cast("list[CategoryEmbedding | NumericProjection]", list(embedding.tables))
+    return [(owners[id(table)], table) for table in tables]
 
 
 def _check_kind(plain: MatrixFactorization, name: str) -> None:
